@@ -1,0 +1,51 @@
+// plan/target.h — what the compile side may ask of a backend, as a pure query: no device, no allocation, no side effect
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/attributes.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/shape.h"
+
+namespace snug {
+
+struct OperandType {
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+// One operation with the types of its operands, as in docs/operations.md.
+struct OpQuery {
+  std::string_view op;
+  std::span<const OperandType> inputs;
+  std::span<const OperandType> outputs;
+  const Attributes& attributes;
+};
+
+// FLOPs and bytes an operation needs (ir's cost rule): needed work only, causal attention counts half.
+struct OpCost {
+  double flops = 0;  // multiply and add count as two
+  double bytes = 0;  // read + written
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  // "cpu avx2", "null", …: goes into every plan and benchmark line.
+  virtual std::string name() const = 0;
+  // None when the operation is supported; otherwise the reason in words ("bf16 products need …").
+  virtual std::optional<std::string> refusal(const OpQuery& query) const = 0;
+  // Scratch the operation needs inside the arena while it runs, libraries' scratch included.
+  virtual Bytes scratch_bytes(const OpQuery& query) const = 0;
+  // Every tensor's offset is a multiple of this.
+  virtual Bytes alignment() const = 0;
+  // Estimated seconds of one execution.
+  virtual double seconds(const OpQuery& query, const OpCost& cost) const = 0;
+};
+
+}  // namespace snug
