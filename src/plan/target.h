@@ -8,15 +8,9 @@
 
 #include "base/attributes.h"
 #include "base/bytes.h"
-#include "base/dtype.h"
-#include "base/shape.h"
+#include "base/operand_type.h"
 
 namespace snug {
-
-struct OperandType {
-  DType dtype = DType::kF32;
-  Shape shape;
-};
 
 // One operation with the types of its operands, as in docs/operations.md.
 struct OpQuery {
