@@ -1,0 +1,237 @@
+#include "base/json.h"
+
+#include <cmath>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "base/file.h"
+
+namespace snug {
+namespace {
+
+constexpr size_t kLongestQuote = 80;
+
+// Reads bytes for the parser and counts them, so that errors found by the handler have a position.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, const char** reached) : at_(at), reached_(reached) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    *reached_ = ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at_ == b.at_; }
+  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return a.at_ != b.at_; }
+
+ private:
+  const char* at_;
+  const char** reached_;
+};
+
+// Builds the value and enforces the limits. Keys are appended to the ordered object without its own search,
+// which would be quadratic; duplicates are found by a set for each open object.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view file, const JsonLimits& limits, const char* begin, const char** reached)
+      : file_(file), limits_(limits), begin_(begin), reached_(reached) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (!std::isfinite(value))
+      throw_user(ExitCode::kBadFile, "{}: byte {}: the number {} is beyond a double", file_, byte(), text);
+    return add(value);
+  }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool key(string_t& name) override {
+    if (!keys_.back()->insert(name).second)
+      throw_user(ExitCode::kBadFile, "{}: byte {}: the key \"{}\" occurs twice in one object", file_, byte(),
+                 name);
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    std::string_view why = error.what();
+    if (const size_t colon = why.find(": ");
+        why.starts_with("[json.exception") && colon != std::string_view::npos)
+      why.remove_prefix(colon + 2);
+    throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: {}", file_, position, why);
+  }
+
+ private:
+  int64_t byte() const { return *reached_ - begin_; }
+
+  Json* place(Json value) {
+    if (++values_ > limits_.values)
+      throw_user(ExitCode::kBadFile, "{}: byte {}: more than {} values", file_, byte(), limits_.values);
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    if (open_.back()->is_array()) {
+      auto& array = open_.back()->get_ref<Json::array_t&>();
+      return &array.emplace_back(std::move(value));
+    }
+    auto& object = open_.back()->get_ref<Json::object_t&>();
+    object.push_back({std::move(key_), std::move(value)});
+    return &object.back().second;
+  }
+
+  template <typename T>
+  bool add(T&& value) {
+    place(Json(std::forward<T>(value)));
+    return true;
+  }
+
+  bool open(Json container) {
+    if (static_cast<int>(open_.size()) >= limits_.depth)
+      throw_user(ExitCode::kBadFile, "{}: byte {}: nested deeper than {} levels", file_, byte(),
+                 limits_.depth);
+    const bool is_object = container.is_object();
+    // The parent cannot grow while this child is open, so the pointer stays good.
+    open_.push_back(place(std::move(container)));
+    keys_.push_back(is_object ? std::make_unique<std::unordered_set<std::string>>() : nullptr);
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+
+  std::string_view file_;
+  const JsonLimits& limits_;
+  const char* begin_;
+  const char** reached_;
+  Json root_;
+  std::string key_;
+  std::vector<Json*> open_;
+  std::vector<std::unique_ptr<std::unordered_set<std::string>>> keys_;
+  int64_t values_ = 0;
+};
+
+template <typename T>
+std::string expected_text(const NumberRange& range) {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, std::string>) return "a string";
+  if constexpr (std::is_same_v<T, int64_t>)
+    return range.expected.empty() ? "an integer" : fmt::format("a {} integer", range.expected);
+  if constexpr (std::is_same_v<T, double>)
+    return range.expected.empty() ? "a number" : fmt::format("a {} number", range.expected);
+}
+
+template <typename T>
+std::optional<T> as(const Json& value, const NumberRange& range) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (value.is_boolean()) return value.get<bool>();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (value.is_string()) return value.get<std::string>();
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    if (value.is_number_unsigned() &&
+        value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return std::nullopt;
+    if (!value.is_number_integer()) return std::nullopt;
+    const auto number = value.get<int64_t>();
+    const auto real = static_cast<double>(number);
+    if (real >= range.first && real <= range.last) return number;
+  } else {
+    if (!value.is_number()) return std::nullopt;
+    const auto number = value.get<double>();
+    if (number >= range.first && number <= range.last) return number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view file, const JsonLimits& limits) {
+  if (static_cast<int64_t>(text.size()) > limits.size.value)
+    throw_user(ExitCode::kBadFile, "{}: is {}; expected at most {}", file,
+               format_bytes(Bytes(static_cast<int64_t>(text.size()))), format_bytes(limits.size));
+  const char* begin = text.data();
+  const char* reached = begin;
+  Builder builder(file, limits, begin, &reached);
+  const bool done = Json::sax_parse(CountingIterator(begin, &reached),
+                                    CountingIterator(begin + text.size(), &reached), &builder);
+  require(done, "{}: the JSON parser stopped without an error", file);
+  return builder.take();
+}
+
+Json read_json_object(const std::string& path, const JsonLimits& limits) {
+  Json json = parse_json(read_small_file(path, limits.size), path, limits);
+  if (!json.is_object()) throw_unexpected(path, "the top", json, "an object");
+  return json;
+}
+
+std::string quote_json(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kLongestQuote) {
+    size_t end = kLongestQuote;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+      --end;  // not inside a character
+    text = text.substr(0, end) + "…";
+  }
+  return value.is_null() ? text : fmt::format("{} ({})", text, value.type_name());
+}
+
+void throw_unexpected(std::string_view file, std::string_view field, const Json& value,
+                      std::string_view expected) {
+  throw_user(ExitCode::kBadFile, "{}: {} is {}; expected {}", file, field, quote_json(value), expected);
+}
+
+template <typename T>
+std::optional<T> optional_field(const Json& json, std::string_view key, std::string_view file,
+                                const NumberRange& range) {
+  const auto found = json.find(std::string(key));
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  const std::optional<T> value = as<T>(*found, range);
+  if (!value) throw_unexpected(file, key, *found, expected_text<T>(range));
+  return value;
+}
+
+template <typename T>
+T field(const Json& json, std::string_view key, std::string_view file, const NumberRange& range) {
+  const std::optional<T> value = optional_field<T>(json, key, file, range);
+  if (!value) {
+    throw_user(ExitCode::kBadFile, "{}: {} is {}; expected {}", file, key,
+               json.contains(std::string(key)) ? "null" : "missing", expected_text<T>(range));
+  }
+  return *value;
+}
+
+#define SNUG_INSTANTIATE(T)                                                                    \
+  template std::optional<T> optional_field<T>(const Json&, std::string_view, std::string_view, \
+                                              const NumberRange&);                             \
+  template T field<T>(const Json&, std::string_view, std::string_view, const NumberRange&)
+SNUG_INSTANTIATE(int64_t);
+SNUG_INSTANTIATE(double);
+SNUG_INSTANTIATE(bool);
+SNUG_INSTANTIATE(std::string);
+#undef SNUG_INSTANTIATE
+
+}  // namespace snug
