@@ -1,0 +1,507 @@
+#include "cli/options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/errors.h"
+#include "formats/run_config.h"
+
+namespace snug {
+namespace {
+
+constexpr unsigned kModelCommands = kPlan | kTrain | kEval | kGenerate | kInspect;
+constexpr unsigned kTraining = kPlan | kTrain | kInspect;
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw_user(ExitCode::kUsage, format, std::forward<Args>(args)...);
+}
+
+std::string lowercase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+bool read_bool(const std::string& text) {
+  const std::string word = lowercase(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
+  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+  refuse("found \"{}\"; expected true or false", text);
+}
+
+template <typename T>
+T read_number(const std::string& text, T least, T most, std::string_view expected) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !(value >= least && value <= most))
+    refuse("found \"{}\"; expected {}", text, expected);
+  return value;
+}
+
+// The entries are made by kind, so that reading and writing an option's text stand side by side.
+
+OptionInfo boolean(std::string name, bool RunOptions::*field, OptionInfo info) {
+  info.name = std::move(name);
+  info.set = [field](ProgramOptions& o, const std::string& text) { o.run.*field = read_bool(text); };
+  info.get = [field](const ProgramOptions& o) { return std::string(o.run.*field ? "true" : "false"); };
+  return info;
+}
+
+OptionInfo integer(std::string name, int64_t RunOptions::*field, int64_t least, OptionInfo info) {
+  info.name = std::move(name);
+  if (info.value.empty()) info.value = "N";
+  info.set = [field, least](ProgramOptions& o, const std::string& text) {
+    o.run.*field = read_number<int64_t>(text, least, int64_t{1} << 50, fmt::format("a whole number ≥ {}", least));
+  };
+  info.get = [field](const ProgramOptions& o) { return fmt::format("{}", o.run.*field); };
+  return info;
+}
+
+OptionInfo real(std::string name, double RunOptions::*field, double least, double most, OptionInfo info) {
+  info.name = std::move(name);
+  if (info.value.empty()) info.value = "X";
+  info.set = [field, least, most](ProgramOptions& o, const std::string& text) {
+    o.run.*field = read_number<double>(text, least, most,
+                                       std::isinf(most) ? fmt::format("a number ≥ {}", least)
+                                                        : fmt::format("a number from {} to {}", least, most));
+  };
+  info.get = [field](const ProgramOptions& o) { return fmt::format("{}", o.run.*field); };
+  return info;
+}
+
+OptionInfo text(std::string name, std::string RunOptions::*field, OptionInfo info) {
+  info.name = std::move(name);
+  info.set = [field](ProgramOptions& o, const std::string& value) { o.run.*field = value; };
+  info.get = [field](const ProgramOptions& o) { return o.run.*field; };
+  return info;
+}
+
+OptionInfo texts(std::string name, std::vector<std::string> RunOptions::*field, OptionInfo info) {
+  info.name = std::move(name);
+  info.repeatable = true;
+  info.set = [field](ProgramOptions& o, const std::string& value) { (o.run.*field).push_back(value); };
+  info.get = [field](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.*field, ", ")); };
+  return info;
+}
+
+// One of a fixed set of words. `words` pairs the text with the value; several words may mean one value, the first is printed.
+template <typename T>
+OptionInfo choice(std::string name, T RunOptions::*field, std::vector<std::pair<std::string, T>> words, OptionInfo info) {
+  info.name = std::move(name);
+  info.set = [field, words](ProgramOptions& o, const std::string& value) {
+    for (const auto& [word, meaning] : words)
+      if (word == value) {
+        o.run.*field = meaning;
+        return;
+      }
+    std::vector<std::string> names;
+    for (const auto& [word, meaning] : words) names.push_back(word);
+    refuse("found \"{}\"; expected one of {}", value, fmt::join(names, ", "));
+  };
+  info.get = [field, words](const ProgramOptions& o) {
+    for (const auto& [word, meaning] : words)
+      if (meaning == o.run.*field) return word;
+    return std::string();
+  };
+  return info;
+}
+
+// A second name that sets another option to a fixed value, the way Hugging Face users write it.
+OptionInfo shorthand(std::string name, OptionInfo info, std::function<void(RunOptions&, bool)> apply) {
+  info.name = std::move(name);
+  info.saved = false;
+  info.set = [apply](ProgramOptions& o, const std::string& value) { apply(o.run, read_bool(value)); };
+  info.get = [](const ProgramOptions&) { return std::string(); };
+  return info;
+}
+
+std::vector<int32_t> read_token_list(const std::string& value) {
+  std::vector<int32_t> tokens;
+  size_t begin = 0;
+  while (begin < value.size()) {
+    const size_t end = value.find_first_of(", \t\n", begin);
+    const std::string word = value.substr(begin, end == std::string::npos ? end : end - begin);
+    if (!word.empty()) tokens.push_back(read_number<int32_t>(word, 0, INT32_MAX, "token ids ≥ 0 separated by commas"));
+    begin = end == std::string::npos ? value.size() : end + 1;
+  }
+  return tokens;
+}
+
+std::vector<OptionInfo> make_options() {
+  constexpr double kInfinite = HUGE_VAL;
+  const std::string model = "Model", data = "Data", batch = "Batch and length", optimizer = "Optimizer",
+                    memory = "Memory and speed", output = "Output", generation = "Generation", program = "Program";
+  std::vector<OptionInfo> list;
+  const auto add = [&](OptionInfo info) { list.push_back(std::move(info)); };
+
+  add(text("model", &RunOptions::model,
+           {.aliases = {"model_name_or_path"}, .group = model, .value = "DIR", .commands = kModelCommands,
+            .help = "Hugging Face model directory (GPT-2 or Llama family). plan needs its config.json only."}));
+  add(boolean("from_scratch", &RunOptions::from_scratch,
+              {.group = model, .commands = kTraining,
+               .help = "Initialise weights from config.json alone, the way the family does."}));
+  {
+    OptionInfo info{.group = model, .value = "TYPE", .commands = kTrain,
+                    .help = "Type of every saved tensor: fp32, bf16 or fp16. Default: each keeps its file's type."};
+    info.name = "save_dtype";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      if (value == "fp32" || value == "float32") o.run.save_dtype = DType::kF32;
+      else if (value == "bf16" || value == "bfloat16") o.run.save_dtype = DType::kBF16;
+      else if (value == "fp16" || value == "float16") o.run.save_dtype = DType::kF16;
+      else refuse("found \"{}\"; expected one of fp32, bf16, fp16", value);
+    };
+    info.get = [](const ProgramOptions& o) -> std::string {
+      if (!o.run.save_dtype) return "";
+      return *o.run.save_dtype == DType::kF32 ? "fp32" : *o.run.save_dtype == DType::kBF16 ? "bf16" : "fp16";
+    };
+    add(info);
+  }
+
+  add(texts("train_file", &RunOptions::train_file,
+            {.group = data, .value = "FILE", .commands = kTraining,
+             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); repeat for several, read as one stream."}));
+  add(texts("validation_file", &RunOptions::validation_file,
+            {.group = data, .value = "FILE", .commands = kTraining | kEval, .help = "The same, for evaluation loss."}));
+  {
+    OptionInfo info = text("token_dtype", &RunOptions::token_dtype,
+                           {.group = data, .value = "TYPE", .commands = kTraining | kEval,
+                            .help = "uint16 or uint32 for raw shards. Default: uint16 up to 65,536 tokens of vocabulary."});
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      if (value != "uint16" && value != "uint32" && !value.empty())
+        refuse("found \"{}\"; expected uint16 or uint32", value);
+      o.run.token_dtype = value;
+    };
+    add(info);
+  }
+  add(integer("max_length", &RunOptions::max_length, 0,
+              {.aliases = {"max_seq_length", "sequence_len", "cutoff_len", "block_size"}, .group = data,
+               .commands = kTraining | kEval,
+               .help = "Tokens in a window. 0: the smaller of 1024 and the model's positions."}));
+  add(boolean("shuffle", &RunOptions::shuffle,
+              {.group = data, .commands = kTraining, .help = "Windows in an order given by the seed."}));
+
+  add(integer("per_device_train_batch_size", &RunOptions::per_device_train_batch_size, 1,
+              {.aliases = {"micro_batch_size", "batch_size"}, .group = batch, .commands = kTraining,
+               .help = "Windows in one micro-step."}));
+  add(integer("per_device_eval_batch_size", &RunOptions::per_device_eval_batch_size, 1,
+              {.group = batch, .commands = kTraining | kEval, .help = "Windows in one evaluation batch."}));
+  add(integer("gradient_accumulation_steps", &RunOptions::gradient_accumulation_steps, 1,
+              {.group = batch, .commands = kTraining,
+               .help = "Micro-steps in one update; gradients are the mean over all its supervised tokens."}));
+  add(real("num_train_epochs", &RunOptions::num_train_epochs, 0, 1e9,
+           {.aliases = {"num_epochs"}, .group = batch, .commands = kTraining, .help = "Passes over the data (may be a fraction)."}));
+  add(integer("max_steps", &RunOptions::max_steps, -1,
+              {.group = batch, .commands = kTraining,
+               .help = "Updates; overrides num_train_epochs. 0 loads and saves. -1: not set."}));
+
+  add(real("learning_rate", &RunOptions::learning_rate, 0, kInfinite,
+           {.group = optimizer, .commands = kTraining, .help = "Peak learning rate of AdamW."}));
+  add(choice<LearningRateSchedule>("lr_scheduler_type", &RunOptions::lr_scheduler_type,
+                                   {{"linear", LearningRateSchedule::kLinear},
+                                    {"cosine", LearningRateSchedule::kCosine},
+                                    {"cosine_with_restarts", LearningRateSchedule::kCosineWithRestarts},
+                                    {"polynomial", LearningRateSchedule::kPolynomial},
+                                    {"constant", LearningRateSchedule::kConstant},
+                                    {"constant_with_warmup", LearningRateSchedule::kConstantWithWarmup},
+                                    {"inverse_sqrt", LearningRateSchedule::kInverseSqrt}},
+                                   {.group = optimizer, .value = "NAME", .commands = kTraining,
+                                    .help = "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or "
+                                            "inverse_sqrt."}));
+  add(real("warmup_steps", &RunOptions::warmup_steps, 0, 1e15,
+           {.aliases = {"warmup_ratio"}, .group = optimizer, .commands = kTraining,
+            .help = "Updates with a rising rate; below 1 a share of all updates."}));
+  add(real("weight_decay", &RunOptions::weight_decay, 0, kInfinite,
+           {.group = optimizer, .commands = kTraining, .help = "Decoupled decay of matrices; none on biases and norms."}));
+  add(real("adam_beta1", &RunOptions::adam_beta1, 0, 0.9999999,
+           {.group = optimizer, .commands = kTraining, .help = "Decay of the first moment."}));
+  add(real("adam_beta2", &RunOptions::adam_beta2, 0, 0.9999999999,
+           {.group = optimizer, .commands = kTraining, .help = "Decay of the second moment."}));
+  add(real("adam_epsilon", &RunOptions::adam_epsilon, 0, kInfinite,
+           {.group = optimizer, .commands = kTraining, .help = "Added to the root of the second moment."}));
+  add(real("max_grad_norm", &RunOptions::max_grad_norm, 0, kInfinite,
+           {.group = optimizer, .commands = kTraining, .help = "Clip gradients to this global norm. 0: no clipping."}));
+  {
+    OptionInfo info{.group = optimizer, .value = "NAME", .commands = kTraining,
+                    .help = "adamw_torch (also adamw_torch_fused: the same numbers)."};
+    info.name = "optim";
+    info.set = [](ProgramOptions&, const std::string& value) {
+      if (value != "adamw_torch" && value != "adamw_torch_fused" && value != "adamw")
+        refuse("found \"{}\"; expected adamw_torch or adamw_torch_fused", value);
+    };
+    info.get = [](const ProgramOptions&) { return std::string("adamw_torch"); };
+    add(info);
+  }
+
+  {
+    OptionInfo info{.group = memory, .value = "SIZE", .commands = kModelCommands,
+                    .help = "Budget of the whole process: 900MiB, 2GB, or a number of bytes. Default: what is left, minus a margin."};
+    info.name = "memory";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      const Bytes budget = parse_bytes(value);
+      if (budget.value <= 0) refuse("found \"{}\"; expected a size above 0", value);
+      o.run.memory = budget;
+    };
+    info.get = [](const ProgramOptions& o) { return o.run.memory ? fmt::format("{}", o.run.memory->value) : std::string(); };
+    add(info);
+  }
+  add(choice<Precision>("precision", &RunOptions::precision,
+                        {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}, {"float32", Precision::kF32},
+                         {"bfloat16", Precision::kBF16}},
+                        {.group = memory, .value = "TYPE", .commands = kModelCommands,
+                         .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
+  add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
+                [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
+  add(choice<RecomputeChoice>("recompute", &RunOptions::recompute,
+                              {{"none", RecomputeChoice::kNone}, {"block", RecomputeChoice::kBlock}},
+                              {.group = memory, .value = "POLICY", .commands = kTraining,
+                               .help = "none keeps every activation; block keeps block inputs and repeats the rest: the same bits."}));
+  add(shorthand("gradient_checkpointing", {.group = memory, .commands = kTraining, .help = "Same as --recompute block."},
+                [](RunOptions& o, bool on) { o.recompute = on ? RecomputeChoice::kBlock : RecomputeChoice::kNone; }));
+  {
+    OptionInfo info{.group = memory, .value = "N", .commands = kModelCommands,
+                    .help = "Threads. 0: what affinity and the cgroup's CPU quota allow."};
+    info.name = "threads";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.threads = read_number<int>(value, 0, 4096, "a whole number from 0 to 4096");
+    };
+    info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.threads); };
+    add(info);
+  }
+  add(boolean("check_memory", &RunOptions::check_memory,
+              {.group = memory, .commands = kTrain | kEval,
+               .help = "Check after every operation that it wrote nothing outside its place (slow)."}));
+
+  add(text("output_dir", &RunOptions::output_dir,
+           {.group = output, .value = "DIR", .commands = kTraining, .help = "Where model, plan, metrics and checkpoints go."}));
+  add(boolean("overwrite_output_dir", &RunOptions::overwrite_output_dir,
+              {.group = output, .commands = kTraining, .help = "Allow an output directory that holds a finished run."}));
+  add(integer("logging_steps", &RunOptions::logging_steps, 1,
+              {.group = output, .commands = kTraining, .help = "Updates between lines of metrics."}));
+  add(integer("eval_steps", &RunOptions::eval_steps, 0,
+              {.group = output, .commands = kTraining, .help = "Updates between evaluations. 0: only at the end."}));
+  add(integer("save_steps", &RunOptions::save_steps, 0,
+              {.group = output, .commands = kTraining, .help = "Updates between checkpoint-N directories. 0: only the final model."}));
+  {
+    OptionInfo info{.group = output, .value = "N", .commands = kTraining | kGenerate,
+                    .help = "Seed of initial weights, order of data, dropout and sampling."};
+    info.name = "seed";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.seed = read_number<uint64_t>(value, 0, UINT64_MAX, "a whole number ≥ 0");
+    };
+    info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.seed); };
+    add(info);
+  }
+  add(boolean("progress", &RunOptions::progress,
+              {.group = output, .commands = kTraining | kEval,
+               .help = "Progress bar on a terminal (--no_progress or --progress false: plain lines)."}));
+  {
+    OptionInfo info = shorthand("no_progress", {.group = output, .commands = kTraining | kEval, .help = "Same as --progress false."},
+                                [](RunOptions& o, bool on) { o.progress = !on; });
+    info.aliases = {"disable_tqdm"};
+    add(info);
+  }
+
+  add(text("prompt", &RunOptions::prompt,
+           {.group = generation, .value = "TEXT", .commands = kGenerate, .help = "Text to continue."}));
+  {
+    OptionInfo info{.group = generation, .value = "IDS", .commands = kGenerate,
+                    .help = "Token ids to continue, separated by commas; prints ids. For tokenizers that Snug does not read yet."};
+    info.name = "prompt_tokens";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.run.prompt_tokens = read_token_list(value); };
+    info.get = [](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.prompt_tokens, ",")); };
+    add(info);
+  }
+  add(integer("max_new_tokens", &RunOptions::max_new_tokens, 1,
+              {.group = generation, .commands = kGenerate, .help = "Tokens to add; ends earlier at end of text."}));
+  add(real("temperature", &RunOptions::temperature, 0, kInfinite,
+           {.group = generation, .commands = kGenerate, .help = "0 always takes the likeliest token."}));
+  add(integer("top_k", &RunOptions::top_k, 0,
+              {.group = generation, .commands = kGenerate, .help = "Sample from the k likeliest tokens. 0: from all."}));
+  add(real("top_p", &RunOptions::top_p, 1e-9, 1,
+           {.group = generation, .commands = kGenerate, .help = "Sample from the likeliest tokens that hold this probability."}));
+
+  {
+    OptionInfo info{.group = program, .commands = kPlan | kVersion, .help = "Print one JSON object.", .saved = false};
+    info.name = "json";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.json = read_bool(value); };
+    info.get = [](const ProgramOptions& o) { return std::string(o.json ? "true" : "false"); };
+    add(info);
+  }
+  {
+    OptionInfo info{.group = program, .value = "POINT", .commands = kInspect,
+                    .help = "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, in_place), final, "
+                            "schedule, layout, kernels or plan.",
+                    .saved = false};
+    info.name = "at";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.at = value; };
+    info.get = [](const ProgramOptions& o) { return o.at; };
+    add(info);
+  }
+  {
+    OptionInfo info{.group = program, .value = "NAME", .commands = kInspect,
+                    .help = "Which phase: micro_step, update, evaluate, load, save. Default: all.", .saved = false};
+    info.name = "phase";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.phase = value; };
+    info.get = [](const ProgramOptions& o) { return o.phase; };
+    add(info);
+  }
+  return list;
+}
+
+std::string canonical(std::string_view written) {
+  std::string name(written);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// The option that `written` names among those of `command`; throws with the nearest name.
+const OptionInfo& find_option(Command command, std::string_view written, std::string_view where) {
+  const std::string name = canonical(written);
+  std::vector<std::string> names;
+  for (const OptionInfo& info : all_options()) {
+    const bool matches = info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0;
+    if (matches && (info.commands & command) != 0) return info;
+    if (matches) refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where, name);
+    if ((info.commands & command) == 0) continue;
+    names.push_back(info.name);
+    names.insert(names.end(), info.aliases.begin(), info.aliases.end());
+  }
+  for (const char* general : {"config", "help"}) names.emplace_back(general);
+  const std::string guess = nearest(name, names);
+  refuse("{}: unknown option {}{}", where, written, guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
+}
+
+void apply(const OptionInfo& info, ProgramOptions& options, const std::string& value, std::string_view where) {
+  try {
+    info.set(options, value);
+  } catch (const UserError& error) {
+    throw UserError(error.code(), fmt::format("{}: {}: {}", where, info.name, error.what()));
+  }
+}
+
+bool is_bool_word(const std::string& word) {
+  static const std::set<std::string> kWords = {"true", "false", "yes", "no", "on", "off", "1", "0"};
+  return kWords.contains(lowercase(word));
+}
+
+// One option as written: its entry and its value.
+struct Given {
+  const OptionInfo* info;
+  std::string value;
+};
+
+}  // namespace
+
+std::span<const OptionInfo> all_options() {
+  static const std::vector<OptionInfo> kOptions = make_options();
+  return kOptions;
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t best_distance = word.size() / 3 + 1;
+  for (const std::string& candidate : candidates) {
+    // Levenshtein distance by rows.
+    std::vector<size_t> row(candidate.size() + 1);
+    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t changed = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+ParsedOptions parse_options(Command command, std::span<const std::string> arguments) {
+  ParsedOptions parsed;
+  std::vector<Given> given;
+  std::string config;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--help" || argument == "-h") {
+      parsed.help = true;
+      return parsed;
+    }
+    if (!argument.starts_with("--"))
+      refuse("found \"{}\" where an option was expected; options are written --name value or --name=value", argument);
+    const size_t equals = argument.find('=');
+    const std::string written = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const bool is_config = canonical(written) == "config";
+    const OptionInfo* info = is_config ? nullptr : &find_option(command, written, "command line");
+    std::string value;
+    if (equals != std::string::npos) {
+      value = argument.substr(equals + 1);
+    } else if (info != nullptr && info->value.empty()) {
+      // A switch: an explicit true or false may follow.
+      value = i + 1 < arguments.size() && is_bool_word(arguments[i + 1]) ? arguments[++i] : "true";
+    } else {
+      const bool negative = i + 1 < arguments.size() && arguments[i + 1].size() > 1 && arguments[i + 1][0] == '-' &&
+                            std::isdigit(static_cast<unsigned char>(arguments[i + 1][1]));
+      if (i + 1 >= arguments.size() || (arguments[i + 1].starts_with("--") && !negative))
+        refuse("command line: {} needs a value", written);
+      value = arguments[++i];
+    }
+    if (is_config) config = value;
+    else given.push_back({info, value});
+  }
+
+  // What the command line says replaces what the file says, for repeatable options as a whole.
+  std::set<std::string> on_command_line;
+  for (const Given& g : given) on_command_line.insert(g.info->name);
+  if (!config.empty())
+    for (const ConfigEntry& entry : read_run_config(config)) {
+      const std::string where = fmt::format("{}:{}", config, entry.line);
+      const OptionInfo& info = find_option(command, entry.key, where);
+      if (!on_command_line.contains(info.name)) apply(info, parsed.options, entry.value, where);
+    }
+  for (const Given& g : given) apply(*g.info, parsed.options, g.value, "command line");
+  return parsed;
+}
+
+std::vector<std::pair<std::string, std::string>> effective_configuration(Command command, const ProgramOptions& options) {
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const OptionInfo& info : all_options()) {
+    if (!info.saved || (info.commands & command) == 0) continue;
+    entries.emplace_back(info.name, info.get(options));
+  }
+  return entries;
+}
+
+std::string options_help(Command command) {
+  const ProgramOptions defaults;
+  std::string text;
+  std::vector<std::string> groups;
+  for (const OptionInfo& info : all_options())
+    if ((info.commands & command) != 0 && std::count(groups.begin(), groups.end(), info.group) == 0) groups.push_back(info.group);
+  for (const std::string& group : groups) {
+    text += fmt::format("\n{}\n", group);
+    for (const OptionInfo& info : all_options()) {
+      if (info.group != group || (info.commands & command) == 0) continue;
+      const std::string left = info.value.empty() ? "--" + info.name : fmt::format("--{} {}", info.name, info.value);
+      const std::string value = info.get(defaults);
+      text += fmt::format("  {:<36} {}{}\n", left, info.help, value.empty() ? "" : fmt::format(" [{}]", value));
+      if (!info.aliases.empty()) text += fmt::format("  {:<36} also --{}\n", "", fmt::join(info.aliases, ", --"));
+    }
+  }
+  text += "\nGeneral\n  --config FILE.yaml                   Options from a file, by the same names; the command line wins.\n"
+          "  --help                               This text.\n";
+  return text;
+}
+
+}  // namespace snug

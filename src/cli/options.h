@@ -1,0 +1,61 @@
+// cli/options.h — the one table of options: names, aliases, groups, defaults, meaning; command line and YAML read through it
+//
+// An option may be written --name value or --name=value, with dashes or underscores. A YAML file given by --config holds the same
+// keys; the command line wins. Unknown names are errors that suggest the nearest one. `--help`, the echo of the effective configuration,
+// config.yaml and docs/options.md all come from this table.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/run_options.h"
+
+namespace snug {
+
+// Commands an option belongs to, as a set of bits.
+enum Command : unsigned { kPlan = 1, kTrain = 2, kEval = 4, kGenerate = 8, kInspect = 16, kVersion = 32 };
+
+// What only the program knows, beside the run itself.
+struct ProgramOptions {
+  RunOptions run;
+  bool json = false;         // plan, version: one JSON object instead of the table
+  std::string at = "final";  // inspect: which pass, or layout, kernels, plan
+  std::string phase;         // inspect: which phase
+};
+
+struct OptionInfo {
+  std::string name;                  // canonical, with underscores
+  std::vector<std::string> aliases;  // other spellings people type; each means exactly the same value
+  std::string group, value, help;    // value: placeholder as in --help; empty for a switch
+  unsigned commands = 0;
+  std::function<void(ProgramOptions&, const std::string&)> set;  // throws UserError(kUsage) without the option's name
+  std::function<std::string(const ProgramOptions&)> get;         // text that `set` reads back
+  bool repeatable = false;                                       // each occurrence adds a value
+  bool saved = true;                                             // part of the effective configuration
+};
+
+std::span<const OptionInfo> all_options();
+
+struct ParsedOptions {
+  ProgramOptions options;
+  bool help = false;
+};
+
+// Reads `arguments` (without program and command). Throws UserError(kUsage) that names option, value found and value expected, or
+// for YAML the file and line.
+ParsedOptions parse_options(Command command, std::span<const std::string> arguments);
+
+// Every option of `command` with its effective value, in table order; the default where nothing else was said.
+std::vector<std::pair<std::string, std::string>> effective_configuration(Command command, const ProgramOptions& options);
+
+// Text of `snug COMMAND --help`: grouped, with defaults.
+std::string options_help(Command command);
+
+// The candidate nearest to `word` by edit distance, or empty when nothing is near (more than a third of its letters differ).
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace snug

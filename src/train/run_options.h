@@ -1,0 +1,67 @@
+// train/run_options.h — everything a run is told, as plain data with defaults
+//
+// Each field has the Hugging Face name and meaning where one exists (docs/options.md). The program fills it from the command line
+// and a YAML file (cli/options.h); a client of the library fills it directly. `prepare` (train/prepare.h) checks values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+
+namespace snug {
+
+enum class Precision : uint8_t { kF32, kBF16 };
+enum class RecomputeChoice : uint8_t { kNone, kBlock };
+enum class LearningRateSchedule : uint8_t {
+  kLinear, kCosine, kCosineWithRestarts, kPolynomial, kConstant, kConstantWithWarmup, kInverseSqrt,
+};
+
+struct RunOptions {
+  // Model
+  std::string model;          // Hugging Face model directory
+  bool from_scratch = false;  // initialise from config.json alone; no weights are read
+  std::optional<DType> save_dtype;  // f32, bf16 or f16 for every saved tensor; default: each tensor's own type in its file
+
+  // Data
+  std::vector<std::string> train_file, validation_file;  // .txt, or token shards
+  std::string token_dtype;  // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32
+  int64_t max_length = 0;                                // 0: min(1024, the model's positions)
+  bool shuffle = true;
+
+  // Batch and length of the run
+  int64_t per_device_train_batch_size = 8, per_device_eval_batch_size = 8, gradient_accumulation_steps = 1;
+  double num_train_epochs = 3;
+  int64_t max_steps = -1;  // updates; −1: num_train_epochs decides; 0: load and save only
+
+  // Optimizer (AdamW)
+  double learning_rate = 5e-5, weight_decay = 0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  double max_grad_norm = 1;  // 0: no clipping
+  LearningRateSchedule lr_scheduler_type = LearningRateSchedule::kLinear;
+  double warmup_steps = 0;  // updates; below 1 a share of all updates
+
+  // Memory and speed
+  std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
+  Precision precision = Precision::kF32;
+  RecomputeChoice recompute = RecomputeChoice::kNone;
+  int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
+  bool check_memory = false;
+
+  // Output
+  std::string output_dir;
+  bool overwrite_output_dir = false;
+  int64_t logging_steps = 10, eval_steps = 0, save_steps = 0;  // updates; 0: only at the end
+  uint64_t seed = 42;
+  bool progress = true;
+
+  // Generation
+  std::string prompt;
+  std::vector<int32_t> prompt_tokens;  // instead of `prompt`, for models whose tokenizer Snug does not read
+  int64_t max_new_tokens = 200, top_k = 50;
+  double temperature = 1, top_p = 1;
+};
+
+}  // namespace snug
