@@ -153,7 +153,7 @@ FIXTURES = [
             llama_config(head_dim=16, tie_word_embeddings=True,
                          rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), batch=3),
     Fixture("llama_gqa_untied", "Llama, grouped-query, untied head, RoPE llama3 as rope_theta + rope_scaling, no head_dim key",
-            llama_config(tie_word_embeddings=False, max_position_embeddings=512,
+            llama_config(tie_word_embeddings=False, intermediate_size=82, max_position_embeddings=512,
                          rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
                                           "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                           "original_max_position_embeddings": 64}),

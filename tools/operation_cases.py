@@ -260,7 +260,7 @@ def attention(cases):
     for name, batch, length, heads, kv_heads, head_dim, probability in (
             ("attention_mha", 2, 13, 3, 3, 8, 0.0), ("attention_gqa", 2, 23, 4, 2, 6, 0.0),
             ("attention_mqa_odd", 1, 21, 3, 1, 5, 0.0), ("attention_dropout", 2, 13, 2, 1, 8, 0.25),
-            ("attention_long", 1, 270, 2, 1, 4, 0.0)):
+            ("attention_long", 1, 270, 2, 1, 2, 0.0)):
         case = cases.case(name)
         scale = head_dim**-0.5
         stream = fnv1a("h.0.attention")
