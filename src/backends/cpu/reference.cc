@@ -1,0 +1,17 @@
+#include "backends/cpu/reference.h"
+
+namespace snug::cpu {
+
+std::span<const KernelEntry> reference_kernels() {
+  static const std::vector<KernelEntry> all = [] {
+    std::vector<KernelEntry> entries;
+    for (std::span<const KernelEntry> family :
+         {reference::elementwise_entries(), reference::product_entries(), reference::norm_entries(),
+          reference::attention_entries(), reference::head_entries(), reference::update_entries()})
+      entries.insert(entries.end(), family.begin(), family.end());
+    return entries;
+  }();
+  return all;
+}
+
+}  // namespace snug::cpu
