@@ -1,0 +1,65 @@
+// formats/model_directory.h — a Hugging Face model directory: its configuration, its weights, and the files
+// beside them
+//
+// Planning needs config.json alone; weights are opened when asked for. The configuration is kept as it was
+// read and written back with every key it had; tokenizer and other side files are copied byte for byte
+// (converters fingerprint them). Refused by name: no config.json, unknown model_type, an architecture with
+// another head, quantization_config, auto_map (code from the model's author), weights only in other formats
+// (formats/weights.h).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/gpt2_config.h"
+#include "formats/llama_config.h"
+#include "formats/weights.h"
+
+namespace snug {
+
+enum class ModelFamily : uint8_t { kGpt2, kLlama };
+
+class ModelDirectory {
+ public:
+  // Reads and checks config.json. Throws UserError(kBadFile).
+  static ModelDirectory open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string config_path() const;
+  ModelFamily family() const { return family_; }
+  const Json& config() const { return config_; }
+
+  // The configuration as a checked struct; InternalError when the family is another.
+  Gpt2Config gpt2_config() const;
+  LlamaConfig llama_config() const;
+  // Common to the families: ids a data file may hold.
+  int64_t vocab_size() const;
+
+  bool has_weights() const { return WeightSource::present(path_); }
+  WeightSource open_weights() const { return WeightSource::open(path_); }
+
+  // Names of the files that belong to the model and are neither its configuration nor its weights:
+  // generation_config.json, tokenizer files, chat template, model card, licence. Sorted; only those that are
+  // there.
+  std::vector<std::string> side_files() const;
+
+  // Writes config.json into `directory`: a byte-for-byte copy without changes, else every key it had in its
+  // order, with `changes` set (new keys at the end).
+  void write_config(const std::string& directory,
+                    const std::vector<std::pair<std::string, Json>>& changes = {}) const;
+  // Copies the side files into `directory`. Those of the same path (saving over the model itself) are left
+  // alone.
+  void copy_side_files(const std::string& directory) const;
+
+ private:
+  ModelDirectory() = default;
+
+  std::string path_;
+  std::string config_text_;
+  Json config_;
+  ModelFamily family_ = ModelFamily::kGpt2;
+};
+
+}  // namespace snug

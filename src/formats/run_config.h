@@ -1,0 +1,33 @@
+// formats/run_config.h — a run's settings as a flat YAML file
+//
+// Values are kept as the text that stands there: what a word or number means is decided by the option it is
+// for. So `no`, `on` and `NO`, which YAML 1.1 reads as booleans, are plain text here. Refused with key and
+// line: a repeated key, a nested map or list, a key without a value, tags, and a second document.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug {
+
+struct RunSetting {
+  std::string key;
+  std::string value;
+  int line = 0;  // of the key, from 1
+
+  friend bool operator==(const RunSetting&, const RunSetting&) = default;
+};
+
+// The settings in the order of the file. `file` is for messages. Throws UserError(kUsage) for what the first
+// lines of this header refuse and for invalid YAML.
+std::vector<RunSetting> parse_run_config(std::string_view text, const std::string& file);
+
+// Reads and parses. Throws UserError(kBadFile) for a file that cannot be read or is above 1 MiB.
+std::vector<RunSetting> read_run_config(const std::string& path);
+
+// The text form, one `key: value` a line; parse_run_config gives the same settings back. Words that YAML 1.1
+// readers take for something else are quoted, except true and false.
+std::string format_run_config(const std::vector<RunSetting>& settings);
+
+}  // namespace snug

@@ -1,0 +1,200 @@
+#include "formats/token_shard.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "formats/byte_tokenizer.h"
+
+namespace snug {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "shards are read as they lie in the file");
+
+constexpr int64_t kHeaderBytes = 256 * 4;
+constexpr size_t kBufferBytes = size_t{64} * 1024;
+constexpr std::array<unsigned char, 3> kByteOrderMark = {0xEF, 0xBB, 0xBF};
+
+// llm.c's kinds of header.
+struct HeaderKind {
+  int32_t magic;
+  int32_t version;
+  TokenDType dtype;
+};
+constexpr std::array<HeaderKind, 2> kHeaderKinds = {
+    {{20240520, 1, TokenDType::kUint16}, {20240801, 7, TokenDType::kUint32}}};
+// Other files of llm.c, which hold no training tokens; taken for headerless ones they would give nonsense.
+constexpr std::array<std::pair<int32_t, std::string_view>, 3> kOtherMagics = {
+    {{20240522, "an llm.c evaluation file"},
+     {20240326, "an llm.c model"},
+     {20240527, "an llm.c training state"}}};
+
+int64_t width_bytes(TokenDType dtype) { return dtype == TokenDType::kUint16 ? 2 : 4; }
+
+void check_range(const std::string& path, int64_t size, int64_t first, size_t count) {
+  require(first >= 0 && first <= size && static_cast<int64_t>(count) <= size - first,
+          "{}: tokens [{}, +{}) of {}", path, first, count, size);
+}
+
+class ShardStream : public TokenStream {
+ public:
+  ShardStream(InputFile file, int64_t data_start, int64_t size, TokenDType dtype, int64_t vocabulary)
+      : file_(std::move(file)),
+        data_start_(data_start),
+        size_(size),
+        dtype_(dtype),
+        vocabulary_(vocabulary) {}
+
+  const std::string& path() const override { return file_.path(); }
+  int64_t size() const override { return size_; }
+
+  void read(int64_t first, std::span<int32_t> out) const override {
+    check_range(path(), size_, first, out.size());
+    if (dtype_ == TokenDType::kUint16)
+      read_as<uint16_t>(first, out);
+    else
+      read_as<uint32_t>(first, out);
+  }
+
+ private:
+  template <typename Id>
+  void read_as(int64_t first, std::span<int32_t> out) const {
+    std::array<Id, kBufferBytes / sizeof(Id)> buffer;
+    for (size_t done = 0; done < out.size();) {
+      const auto part = std::span(buffer).first(std::min(buffer.size(), out.size() - done));
+      const int64_t position = first + static_cast<int64_t>(done);
+      file_.read(data_start_ + position * static_cast<int64_t>(sizeof(Id)), std::as_writable_bytes(part));
+      for (size_t i = 0; i < part.size(); ++i) {
+        if (static_cast<int64_t>(part[i]) >= vocabulary_)
+          throw_user(ExitCode::kBadFile,
+                     "{}: token {} has id {}; expected less than the model's vocab_size ({})", path(),
+                     position + static_cast<int64_t>(i), part[i], vocabulary_);
+        out[done + i] = static_cast<int32_t>(part[i]);
+      }
+      done += part.size();
+    }
+  }
+
+  InputFile file_;
+  int64_t data_start_;
+  int64_t size_;
+  TokenDType dtype_;
+  int64_t vocabulary_;
+};
+
+class TextStream : public TokenStream {
+ public:
+  TextStream(InputFile file, int64_t text_start) : file_(std::move(file)), text_start_(text_start) {}
+
+  const std::string& path() const override { return file_.path(); }
+  int64_t size() const override { return file_.size() - text_start_ + 1; }
+
+  void read(int64_t first, std::span<int32_t> out) const override {
+    check_range(path(), size(), first, out.size());
+    const bool reaches_end = !out.empty() && first + static_cast<int64_t>(out.size()) == size();
+    const auto text = reaches_end ? out.first(out.size() - 1) : out;
+    if (reaches_end) out.back() = kEndOfTextId;
+    std::array<unsigned char, kBufferBytes> buffer;
+    for (size_t done = 0; done < text.size();) {
+      const auto part = std::span(buffer).first(std::min(buffer.size(), text.size() - done));
+      file_.read(text_start_ + first + static_cast<int64_t>(done), std::as_writable_bytes(part));
+      std::copy(part.begin(), part.end(), text.begin() + static_cast<std::ptrdiff_t>(done));
+      done += part.size();
+    }
+  }
+
+ private:
+  InputFile file_;
+  int64_t text_start_;
+};
+
+}  // namespace
+
+std::optional<TokenDType> parse_token_dtype(std::string_view name) {
+  for (TokenDType dtype : {TokenDType::kUint16, TokenDType::kUint32})
+    if (token_dtype_name(dtype) == name) return dtype;
+  return std::nullopt;
+}
+
+std::string_view token_dtype_name(TokenDType dtype) {
+  return dtype == TokenDType::kUint16 ? "uint16" : "uint32";
+}
+
+TokenDType default_token_dtype(int64_t vocabulary) {
+  return vocabulary <= 65536 ? TokenDType::kUint16 : TokenDType::kUint32;
+}
+
+bool is_text_path(std::string_view path) {
+  constexpr std::string_view kExtension = ".txt";
+  if (path.size() < kExtension.size()) return false;
+  const std::string_view end = path.substr(path.size() - kExtension.size());
+  return std::equal(end.begin(), end.end(), kExtension.begin(),
+                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+}
+
+std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDType dtype, int64_t vocabulary) {
+  require(vocabulary > 0, "{}: a vocabulary of {} ids", path, vocabulary);
+  InputFile file(path);
+  if (file.size() == 0) throw_user(ExitCode::kBadFile, "{}: is empty; expected tokens", path);
+  int32_t magic = 0;
+  if (file.size() >= 4) file.read(0, std::as_writable_bytes(std::span(&magic, 1)));
+  for (const auto& [other, what] : kOtherMagics)
+    if (magic == other)
+      throw_user(ExitCode::kBadFile, "{}: is {}; expected a shard of training tokens", path, what);
+  for (const HeaderKind& kind : kHeaderKinds) {
+    if (magic != kind.magic) continue;
+    if (file.size() < kHeaderBytes)
+      throw_user(ExitCode::kBadFile, "{}: is {} bytes; expected at least llm.c's header of {}", path,
+                 file.size(), kHeaderBytes);
+    std::array<int32_t, 3> header{};
+    file.read(0, std::as_writable_bytes(std::span(header)));
+    const auto [unused_magic, version, count] = header;
+    if (version != kind.version)
+      throw_user(ExitCode::kBadFile, "{}: llm.c shard of version {}; expected version {} for magic {}", path,
+                 version, kind.version, kind.magic);
+    if (count <= 0)
+      throw_user(ExitCode::kBadFile, "{}: its header counts {} tokens; expected at least 1", path, count);
+    const int64_t expected = kHeaderBytes + count * width_bytes(kind.dtype);
+    if (file.size() != expected)
+      throw_user(ExitCode::kBadFile,
+                 "{}: is {} bytes; expected {} for the {} {} tokens that its header counts", path,
+                 file.size(), expected, count, token_dtype_name(kind.dtype));
+    return std::make_unique<ShardStream>(std::move(file), kHeaderBytes, count, kind.dtype, vocabulary);
+  }
+  const int64_t width = width_bytes(dtype);
+  if (file.size() % width != 0)
+    throw_user(ExitCode::kBadFile,
+               "{}: is {} bytes; expected a multiple of {} ({} tokens; see --token_dtype)", path, file.size(),
+               width, token_dtype_name(dtype));
+  const int64_t count = file.size() / width;
+  return std::make_unique<ShardStream>(std::move(file), 0, count, dtype, vocabulary);
+}
+
+std::unique_ptr<TokenStream> open_text(const std::string& path, int64_t vocabulary) {
+  if (vocabulary < kByteVocabulary)
+    throw_user(ExitCode::kBadFile,
+               "{}: text needs {} ids (256 bytes and end of text); the model's vocab_size is {}", path,
+               kByteVocabulary, vocabulary);
+  InputFile file(path);
+  int64_t start = 0;
+  if (file.size() >= static_cast<int64_t>(kByteOrderMark.size())) {
+    std::array<unsigned char, kByteOrderMark.size()> beginning{};
+    file.read(0, std::as_writable_bytes(std::span(beginning)));
+    if (beginning == kByteOrderMark) start = kByteOrderMark.size();
+  }
+  if (file.size() == start)
+    throw_user(ExitCode::kBadFile, "{}: is {}; expected text", path,
+               start == 0 ? "empty" : "a byte order mark and nothing else");
+  return std::make_unique<TextStream>(std::move(file), start);
+}
+
+std::unique_ptr<TokenStream> open_token_stream(const std::string& path, TokenDType dtype,
+                                               int64_t vocabulary) {
+  return is_text_path(path) ? open_text(path, vocabulary) : open_token_shard(path, dtype, vocabulary);
+}
+
+}  // namespace snug
