@@ -37,8 +37,8 @@ Check check(const Problem& problem, const Solution& solution) {
 
   for (size_t i = 0; i < count; ++i)
     if (solution.offsets[i].value % problem.alignment.value != 0)
-      return {Verdict::kMisaligned, fmt::format("{} is not aligned to {} bytes", describe(problem, solution, i),
-                                                problem.alignment.value)};
+      return {Verdict::kMisaligned, fmt::format("{} is not aligned to {} bytes",
+                                                describe(problem, solution, i), problem.alignment.value)};
 
   for (size_t i = 0; i < count; ++i)
     if (solution.offsets[i] + problem.buffers[i].size > solution.peak)
@@ -54,7 +54,8 @@ Check check(const Problem& problem, const Solution& solution) {
       const int64_t other_end = other_begin + problem.buffers[j].size.value;
       const bool share_a_byte = begin < other_end && other_begin < end && other_begin < other_end;
       if (share_a_byte && share_a_moment(problem.buffers[i], problem.buffers[j]))
-        return {Verdict::kOverlap, describe(problem, solution, i) + " overlaps " + describe(problem, solution, j)};
+        return {Verdict::kOverlap,
+                describe(problem, solution, i) + " overlaps " + describe(problem, solution, j)};
     }
   }
   return {Verdict::kGood, "good"};

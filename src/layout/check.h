@@ -1,4 +1,5 @@
-// layout/check.h — the independent judge of a packing: compares every pair of buffers and trusts nothing of the packer
+// layout/check.h — the independent judge of a packing: compares every pair of buffers and trusts nothing of
+// the packer
 //
 // Method: the definition itself, all pairs, O(n^2); about a quarter of a second for 19,000 buffers.
 #pragma once
@@ -12,11 +13,11 @@ namespace snug::layout {
 
 enum class Verdict {
   kGood,
-  kWrongCount,      // not one offset a buffer
+  kWrongCount,  // not one offset a buffer
   kNegativeOffset,
-  kMisaligned,      // an offset that is no multiple of the alignment
-  kAbovePeak,       // a buffer that ends above Solution::peak
-  kOverlap,         // two buffers with a moment and a byte in common
+  kMisaligned,  // an offset that is no multiple of the alignment
+  kAbovePeak,   // a buffer that ends above Solution::peak
+  kOverlap,     // two buffers with a moment and a byte in common
 };
 
 std::string_view name(Verdict verdict);

@@ -6,14 +6,16 @@
 namespace snug::layout {
 
 void verify(const Problem& problem) {
-  require(problem.alignment.value > 0, "layout: alignment is {}, expected more than 0", problem.alignment.value);
+  require(problem.alignment.value > 0, "layout: alignment is {}, expected more than 0",
+          problem.alignment.value);
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
-    require(buffer.size.value >= 0, "layout: buffer {} has size {}, expected at least 0", i, buffer.size.value);
+    require(buffer.size.value >= 0, "layout: buffer {} has size {}, expected at least 0", i,
+            buffer.size.value);
     if (buffer.persistent) continue;
     require(buffer.first >= 0, "layout: buffer {} begins at moment {}, expected at least 0", i, buffer.first);
-    require(buffer.first < buffer.last, "layout: buffer {} lives in [{}, {}), which is empty", i, buffer.first,
-            buffer.last);
+    require(buffer.first < buffer.last, "layout: buffer {} lives in [{}, {}), which is empty", i,
+            buffer.first, buffer.last);
   }
 }
 

@@ -1,18 +1,20 @@
-// layout/layout.h — the packing problem and its solution as plain data: which bytes of an arena each buffer gets
+// layout/layout.h — the packing problem and its solution as plain data: which bytes of an arena each buffer
+// gets
 //
-// A buffer lives in the half-open moments [first, last) and takes the half-open bytes [offset, offset + size) of its
-// arena. Two buffers that live at a common moment share no byte. A place costs its size rounded up to the alignment.
+// A buffer lives in the half-open moments [first, last) and takes the half-open bytes [offset, offset + size)
+// of its arena. Two buffers that live at a common moment share no byte. A place costs its size rounded up to
+// the alignment.
 //
 //   offset
 //     3 | . b b        Problem{.buffers = {{.first = 0, .last = 2, .size = Bytes(2)},    // a
-//     2 | a b b                            {.first = 1, .last = 3, .size = Bytes(2)}}}   // b, were a one moment long
-//     1 | a . .
+//     2 | a b b                            {.first = 1, .last = 3, .size = Bytes(2)}}}   // b, were a one
+//     moment long 1 | a . .
 //       +-------
 //         0 1 2  moment
 //
-// Words: max-live bound = the largest sum of sizes alive at one moment; no solution is smaller. Gap = peak over bound.
-// Source: the plain problem/solution/checker split of google/minimalloc, src/minimalloc.h.
-// See:    pack.h (problem -> solution), check.h (the independent judge), text.h (CSV), picture.h
+// Words: max-live bound = the largest sum of sizes alive at one moment; no solution is smaller. Gap = peak
+// over bound. Source: the plain problem/solution/checker split of google/minimalloc, src/minimalloc.h. See:
+// pack.h (problem -> solution), check.h (the independent judge), text.h (CSV), picture.h
 #pragma once
 
 #include <cstdint>
@@ -44,14 +46,16 @@ struct Solution {
   friend bool operator==(const Solution&, const Solution&) = default;
 };
 
-// Throws InternalError that names the buffer when a moment, a size or the alignment is out of its range above.
+// Throws InternalError that names the buffer when a moment, a size or the alignment is out of its range
+// above.
 void verify(const Problem& problem);
 
 // The max-live bound: the largest sum of sizes (each rounded up to the alignment) that live at one moment.
 // Throws as verify() does.
 Bytes max_live(const Problem& problem);
 
-// What the buffers would take if none shared a byte: the sum of the sizes rounded up to the alignment. An upper bound.
+// What the buffers would take if none shared a byte: the sum of the sizes rounded up to the alignment. An
+// upper bound.
 Bytes sum_of_sizes(const Problem& problem);
 
 }  // namespace snug::layout

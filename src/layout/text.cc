@@ -54,7 +54,8 @@ std::array<int, kColumnCount> read_header(const std::vector<std::string_view>& f
   for (size_t i = 0; i < fields.size(); ++i) {
     const auto known = std::find(kColumnNames.begin(), kColumnNames.end(), fields[i]);
     if (known == kColumnNames.end())
-      throw_user(ExitCode::kBadFile, "{}:{}: unknown column \"{}\", expected id,lower,upper,size[,persistent][,offset]",
+      throw_user(ExitCode::kBadFile,
+                 "{}:{}: unknown column \"{}\", expected id,lower,upper,size[,persistent][,offset]",
                  place.file, place.line, fields[i]);
     int& position = positions[static_cast<size_t>(known - kColumnNames.begin())];
     if (position >= 0)
@@ -63,8 +64,9 @@ std::array<int, kColumnCount> read_header(const std::vector<std::string_view>& f
   }
   for (size_t column = 0; column <= kSize; ++column)
     if (positions[column] < 0)
-      throw_user(ExitCode::kBadFile, "{}:{}: no column \"{}\", expected id,lower,upper,size[,persistent][,offset]",
-                 place.file, place.line, kColumnNames[column]);
+      throw_user(ExitCode::kBadFile,
+                 "{}:{}: no column \"{}\", expected id,lower,upper,size[,persistent][,offset]", place.file,
+                 place.line, kColumnNames[column]);
   return positions;
 }
 
@@ -73,7 +75,8 @@ std::string print(const Problem& problem, const Solution* solution) {
                                            [](const Buffer& buffer) { return buffer.persistent; });
   fmt::memory_buffer out;
   const auto to = std::back_inserter(out);
-  fmt::format_to(to, "id,lower,upper,size{}{}\n", with_persistent ? ",persistent" : "", solution ? ",offset" : "");
+  fmt::format_to(to, "id,lower,upper,size{}{}\n", with_persistent ? ",persistent" : "",
+                 solution ? ",offset" : "");
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
     fmt::format_to(to, "{},{},{},{}", i, buffer.first, buffer.last, buffer.size.value);
@@ -116,29 +119,31 @@ Document parse_csv(std::string_view text, std::string_view file, Bytes alignment
       continue;
     }
     if (fields.size() != columns)
-      throw_user(ExitCode::kBadFile, "{}:{}: {} fields, expected {} as in the header", file, place.line, fields.size(),
-                 columns);
+      throw_user(ExitCode::kBadFile, "{}:{}: {} fields, expected {} as in the header", file, place.line,
+                 fields.size(), columns);
     const auto field = [&](Column column) { return fields[static_cast<size_t>(positions[column])]; };
     const auto count = [&](Column column) { return read_count(field(column), kColumnNames[column], place); };
     if (field(kId).empty() || !labels.insert(field(kId)).second)
-      throw_user(ExitCode::kBadFile, "{}:{}: id is \"{}\", expected a label that no other row has", file, place.line,
-                 field(kId));
+      throw_user(ExitCode::kBadFile, "{}:{}: id is \"{}\", expected a label that no other row has", file,
+                 place.line, field(kId));
     Buffer buffer{.first = count(kLower), .last = count(kUpper), .size = Bytes(count(kSize))};
     if (positions[kPersistent] >= 0) {
       const int64_t flag = count(kPersistent);
-      if (flag > 1) throw_user(ExitCode::kBadFile, "{}:{}: persistent is {}, expected 0 or 1", file, place.line, flag);
+      if (flag > 1)
+        throw_user(ExitCode::kBadFile, "{}:{}: persistent is {}, expected 0 or 1", file, place.line, flag);
       buffer.persistent = flag == 1;
     }
     if (!buffer.persistent && buffer.first >= buffer.last)
-      throw_user(ExitCode::kBadFile, "{}:{}: lifetime [{}, {}) is empty, expected lower < upper", file, place.line,
-                 buffer.first, buffer.last);
+      throw_user(ExitCode::kBadFile, "{}:{}: lifetime [{}, {}) is empty, expected lower < upper", file,
+                 place.line, buffer.first, buffer.last);
     document.problem.buffers.push_back(buffer);
     if (positions[kOffset] >= 0) {
       solution.offsets.emplace_back(count(kOffset));
       solution.peak = std::max(solution.peak, solution.offsets.back() + round_up(buffer.size, alignment));
     }
   }
-  if (columns == 0) throw_user(ExitCode::kBadFile, "{}: empty, expected the header id,lower,upper,size", file);
+  if (columns == 0)
+    throw_user(ExitCode::kBadFile, "{}: empty, expected the header id,lower,upper,size", file);
   if (positions[kOffset] >= 0) document.solution = std::move(solution);
   return document;
 }

@@ -1,0 +1,267 @@
+#include "layout/pack.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "layout/first_fit.h"
+
+namespace snug::layout {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// Squeaky wheel: a box that found no place at position p comes at position p / kPromotion next time. Of 2,
+// 4/3, 8 and "to the front", 8 did best on the traces of bench/layout. Small problems end by passes, large
+// ones by work.
+constexpr size_t kPromotion = 8;
+constexpr int kPassesPerOrder = 1000;
+
+// The problem as first fit wants it. Box sizes are in units of the alignment, above `bottom`; times are ranks
+// of the moments at which some buffer begins, which keeps exactly the pairs that share a moment.
+struct Task {
+  int64_t bottom = 0;                  // units below all boxes: persistent buffers
+  std::vector<int64_t> bottom_offset;  // of every buffer of the problem; -1 for one that is a box
+  std::vector<Box> boxes;
+  std::vector<size_t> buffer_of;  // box -> buffer of the problem
+  int32_t times = 0;
+  int32_t peak_time = 0;  // the first time at which most units live
+  int64_t bound = 0;      // max-live of the boxes, units
+};
+
+Task make_task(const Problem& problem) {
+  Task task;
+  const Bytes bound = max_live(problem);
+  const int64_t unit = problem.alignment.value;
+  const size_t count = problem.buffers.size();
+
+  int64_t begin = kNoLimit, end = 0;
+  std::vector<int64_t> starts;
+  for (const Buffer& buffer : problem.buffers) {
+    if (buffer.persistent || buffer.size.value == 0) continue;
+    begin = std::min(begin, buffer.first);
+    end = std::max(end, buffer.last);
+    starts.push_back(buffer.first);
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  require(starts.size() < std::numeric_limits<int32_t>::max(), "layout: {} distinct moments", starts.size());
+  task.times = static_cast<int32_t>(starts.size());
+  // Number of starts before the moment: the rank of a first moment, and one past the rank of the last start
+  // inside.
+  const auto rank = [&](int64_t moment) {
+    return static_cast<int32_t>(std::lower_bound(starts.begin(), starts.end(), moment) - starts.begin());
+  };
+
+  task.bottom_offset.assign(count, -1);
+  for (size_t i = 0; i < count; ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    const int64_t size = ceil_div(buffer.size.value, unit);
+    if (size == 0) {
+      task.bottom_offset[i] = 0;
+    } else if (buffer.persistent || (buffer.first == begin && buffer.last == end)) {
+      task.bottom_offset[i] = task.bottom;
+      task.bottom += size;
+    } else {
+      task.boxes.push_back({.first = rank(buffer.first), .last = rank(buffer.last), .size = size});
+      task.buffer_of.push_back(i);
+    }
+  }
+  task.bound = bound.value / unit - task.bottom;
+
+  std::vector<int64_t> change(static_cast<size_t>(task.times) + 1);
+  for (const Box& box : task.boxes) {
+    change[static_cast<size_t>(box.first)] += box.size;
+    change[static_cast<size_t>(box.last)] -= box.size;
+  }
+  for (int64_t live = 0; live < task.bound; ++task.peak_time)
+    live += change[static_cast<size_t>(task.peak_time)];
+  if (task.peak_time > 0) --task.peak_time;
+  return task;
+}
+
+// One way to sort boxes: by class of size, largest first, then by the ties in turn, then by index.
+enum class Tie { kFirstUp, kLastDown, kLifetimeDown, kSizeDown };
+struct Sort {
+  int64_t
+      size_class_base;  // 0: the size itself; 1: one class for all; b: sizes within a factor of b are equal
+  std::vector<Tie> ties;
+};
+
+// An order of placing. With `at_peak`, the boxes that live at the peak time come before all others, by that
+// sort: they then lie without a hole, so the bound holds at that time, and what is left has room.
+struct Order {
+  std::string name;
+  std::optional<Sort> at_peak;
+  Sort rest;
+};
+
+const std::vector<Order>& orders() {
+  static const std::vector<Order> kOrders = [] {
+    const Sort size_first{0, {Tie::kFirstUp}};
+    const Sort size_last{0, {Tie::kLastDown}};
+    const Sort lifetime_size{1, {Tie::kLifetimeDown, Tie::kSizeDown}};
+    std::vector<Order> list = {
+        {"size-down,first-up", std::nullopt, size_first},
+        {"lifetime-down,size-down", std::nullopt, lifetime_size},
+        {"size-down,last-down", std::nullopt, size_last},
+        {"at-peak(size-down,first-up),lifetime-down,size-down", size_first, lifetime_size},
+        {"at-peak(last-down),size-down,last-down", Sort{1, {Tie::kLastDown}}, size_last},
+    };
+    for (const int64_t base : {2, 4, 8, 16}) {
+      list.push_back({fmt::format("size-class-{}-down,first-up", base), {}, {base, {Tie::kFirstUp}}});
+      list.push_back(
+          {fmt::format("size-class-{}-down,lifetime-down", base), {}, {base, {Tie::kLifetimeDown}}});
+    }
+    return list;
+  }();
+  return kOrders;
+}
+
+int64_t size_class(int64_t size, int64_t base) {
+  if (base == 0) return size;
+  if (base == 1) return 0;
+  int64_t power = 0;
+  for (; size >= base; size /= base) ++power;
+  return power;
+}
+
+int64_t key(const Box& box, Tie tie) {  // sorts ascending
+  switch (tie) {
+    case Tie::kFirstUp:
+      return box.first;
+    case Tie::kLastDown:
+      return -int64_t{box.last};
+    case Tie::kLifetimeDown:
+      return int64_t{box.first} - box.last;
+    case Tie::kSizeDown:
+      return -box.size;
+  }
+  throw_internal("layout: unknown tie {}", static_cast<int>(tie));
+}
+
+// The boxes' indices in the order of placing.
+std::vector<uint32_t> sorted(const Task& task, const Order& order) {
+  struct Keyed {
+    std::array<int64_t, 4> keys{};
+    uint32_t box = 0;
+    auto operator<=>(const Keyed&) const = default;
+  };
+  std::vector<Keyed> list(task.boxes.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Box& box = task.boxes[i];
+    const bool early = order.at_peak && box.first <= task.peak_time && task.peak_time < box.last;
+    const Sort& sort = early ? *order.at_peak : order.rest;
+    list[i].keys[0] = early ? 0 : 1;
+    list[i].keys[1] = -size_class(box.size, sort.size_class_base);
+    for (size_t t = 0; t < sort.ties.size(); ++t) list[i].keys[2 + t] = key(box, sort.ties[t]);
+    list[i].box = static_cast<uint32_t>(i);
+  }
+  std::sort(list.begin(), list.end());
+  std::vector<uint32_t> result(list.size());
+  for (size_t i = 0; i < list.size(); ++i) result[i] = list[i].box;
+  return result;
+}
+
+struct Placement {
+  std::vector<int64_t> offsets;  // of the boxes
+  int64_t peak = kNoLimit;
+};
+
+// First fit of all boxes in this order into `placement`. Stops at the first box that would end above `limit`;
+// the placement then holds nothing of use. Returns how many boxes found a place.
+size_t place_all(const Task& task, const std::vector<uint32_t>& order, int64_t limit, FirstFit& arena,
+                 Placement& placement) {
+  arena.clear();
+  placement.offsets.resize(task.boxes.size());
+  placement.peak = 0;
+  for (size_t placed = 0; placed < order.size(); ++placed) {
+    const uint32_t box = order[placed];
+    const std::optional<int64_t> offset = arena.place(task.boxes[box], limit);
+    if (!offset) return placed;
+    placement.offsets[box] = *offset;
+    placement.peak = std::max(placement.peak, *offset + task.boxes[box].size);
+  }
+  return order.size();
+}
+
+Solution make_solution(const Problem& problem, const Task& task, const Placement& placement,
+                       std::string order) {
+  const int64_t unit = problem.alignment.value;
+  Solution solution{.offsets = std::vector<Bytes>(problem.buffers.size()),
+                    .peak = Bytes(task.bottom + placement.peak) * unit,
+                    .order = std::move(order)};
+  for (size_t i = 0; i < problem.buffers.size(); ++i)
+    if (task.bottom_offset[i] >= 0) solution.offsets[i] = Bytes(task.bottom_offset[i]) * unit;
+  for (size_t box = 0; box < task.boxes.size(); ++box)
+    solution.offsets[task.buffer_of[box]] = Bytes(task.bottom + placement.offsets[box]) * unit;
+  return solution;
+}
+
+}  // namespace
+
+Solution pack(const Problem& problem, const PackOptions& options) {
+  const Task task = make_task(problem);
+  FirstFit arena(task.times);
+  Placement best, trial;
+  size_t winner = 0;
+  std::string suffix;
+  // Only what beats the best so far is of interest, so a pass stops where it cannot.
+  const auto try_order = [&](const std::vector<uint32_t>& order) {
+    const int64_t limit = best.peak == kNoLimit ? kNoLimit : best.peak - 1;
+    const size_t placed = place_all(task, order, limit, arena, trial);
+    if (placed == order.size()) std::swap(best, trial);
+    return placed;
+  };
+
+  for (size_t i = 0; i < orders().size() && best.peak > task.bound; ++i)
+    if (try_order(sorted(task, orders()[i])) == task.boxes.size()) winner = i;
+
+  // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Half of the work
+  // goes to the best order, the rest to the others in turn.
+  const size_t portfolio_winner = winner;
+  const auto improve = [&](size_t start, int64_t work) {
+    std::vector<uint32_t> list = sorted(task, orders()[start]);
+    const int64_t work_end = arena.work() + work;
+    for (int pass = 0; pass < kPassesPerOrder && arena.work() < work_end && best.peak > task.bound; ++pass) {
+      const size_t placed = try_order(list);
+      if (placed == list.size()) {
+        winner = start;
+        suffix = ",squeaky-wheel";
+      } else {
+        const auto failed = list.begin() + static_cast<std::ptrdiff_t>(placed);
+        std::rotate(list.begin() + static_cast<std::ptrdiff_t>(placed / kPromotion), failed, failed + 1);
+      }
+    }
+  };
+  improve(portfolio_winner, options.search_work / 2);
+  for (size_t i = 0; i < orders().size(); ++i)
+    if (i != portfolio_winner)
+      improve(i, options.search_work / 2 / static_cast<int64_t>(orders().size() - 1));
+  return make_solution(problem, task, best, orders()[winner].name + suffix);
+}
+
+const std::vector<std::string>& order_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Order& order : orders()) names.push_back(order.name);
+    return names;
+  }();
+  return kNames;
+}
+
+Solution pack_in_order(const Problem& problem, std::string_view order) {
+  for (const Order& known : orders()) {
+    if (known.name != order) continue;
+    const Task task = make_task(problem);
+    FirstFit arena(task.times);
+    Placement placement;
+    place_all(task, sorted(task, known), kNoLimit, arena, placement);
+    return make_solution(problem, task, placement, known.name);
+  }
+  throw_internal("layout: unknown order \"{}\"", order);
+}
+
+}  // namespace snug::layout
