@@ -1,0 +1,76 @@
+#include "ir/operand_reader.h"
+
+#include "base/errors.h"
+#include "ir/operations.h"
+
+namespace snug {
+
+OperandReader::OperandReader(std::string_view kind, const Attributes& attributes,
+                             std::span<const OperandType> inputs)
+    : kind_(kind), inputs_(inputs) {
+  check_attributes(operation(kind), attributes);
+}
+
+void OperandReader::refuse(const std::string& what) const {
+  throw_user(ExitCode::kBadFile, "{}: {}", kind_, what);
+}
+
+OperandType OperandReader::take(std::string_view name) {
+  expect(more(), "operand {} is missing: found {} operands", name, inputs_.size());
+  const OperandType& type = inputs_[next_++];
+  for (int64_t dim : type.shape.dims())
+    expect(dim > 0, "operand {}: found {}, expected dimensions from 1", name, type_text(type));
+  (void)type.bytes();  // throws when the size exceeds 64 bits
+  return type;
+}
+
+OperandType OperandReader::floating(std::string_view name, int rank) {
+  const OperandType type = take(name);
+  const bool known = type.dtype == DType::kF32 || type.dtype == DType::kBF16 || type.dtype == DType::kF64;
+  expect(known, "operand {}: found {}, expected f32, bf16 or f64", name, type_text(type));
+  if (rank < 0)
+    expect(type.shape.rank() >= 1, "operand {}: found {}, expected at least one dimension", name,
+           type_text(type));
+  else
+    expect(type.shape.rank() == static_cast<size_t>(rank), "operand {}: found {}, expected {} dimensions",
+           name, type_text(type), rank);
+  return type;
+}
+
+OperandType OperandReader::exactly(std::string_view name, DType dtype, const Shape& shape) {
+  const OperandType type = take(name);
+  const OperandType expected{dtype, shape};
+  expect(type == expected, "operand {}: found {}, expected {}", name, type_text(type), type_text(expected));
+  return type;
+}
+
+OperandType OperandReader::of_rank(std::string_view name, DType dtype, int rank) {
+  const OperandType type = take(name);
+  expect(type.dtype == dtype && type.shape.rank() == static_cast<size_t>(rank),
+         "operand {}: found {}, expected {} with {} dimensions", name, type_text(type), dtype_name(dtype),
+         rank);
+  return type;
+}
+
+void OperandReader::done() const { expect(!more(), "found {} operands, expected {}", inputs_.size(), next_); }
+
+Shape with_last(const Shape& shape, int64_t last) {
+  std::vector<int64_t> dims = shape.dims();
+  require(!dims.empty(), "with_last of a shape without dimensions");
+  dims.back() = last;
+  return Shape(std::move(dims));
+}
+
+Shape without_last(const Shape& shape) {
+  std::vector<int64_t> dims = shape.dims();
+  require(!dims.empty(), "without_last of a shape without dimensions");
+  dims.pop_back();
+  if (dims.empty()) dims.push_back(1);
+  return Shape(std::move(dims));
+}
+
+std::string type_text(const OperandType& type) {
+  return fmt::format("{}{}", dtype_name(type.dtype), to_string(type.shape));
+}
+
+}  // namespace snug

@@ -1,0 +1,56 @@
+// ir/operand_reader.h — reads the operands of one operation in order and refuses the first that does not fit
+//
+// The shape rules of ir/operations_*.cc are written with it. Every refusal is a UserError(kBadFile) that
+// names the operation, the operand, what was found and what was expected.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/attributes.h"
+#include "base/operand_type.h"
+
+namespace snug {
+
+class OperandReader {
+ public:
+  // Checks the attributes against the table's list for `kind`.
+  OperandReader(std::string_view kind, const Attributes& attributes, std::span<const OperandType> inputs);
+
+  // The next operand: f32, bf16 or f64, of that rank (negative: any rank from 1).
+  OperandType floating(std::string_view name, int rank = -1);
+  // The next operand: of that element type and that shape, or of that rank.
+  OperandType exactly(std::string_view name, DType dtype, const Shape& shape);
+  OperandType of_rank(std::string_view name, DType dtype, int rank);
+  // Refuses operands that nobody asked for.
+  void done() const;
+  bool more() const { return next_ < inputs_.size(); }
+
+  // Refuses unless `fits`: the operation's own conditions ("heads must divide …").
+  template <typename... Args>
+  void expect(bool fits, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!fits) refuse(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  OperandType take(std::string_view name);
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  std::string_view kind_;
+  std::span<const OperandType> inputs_;
+  size_t next_ = 0;
+};
+
+// Type of statistics, losses and parameters' gradients beside an activation of that type: f32, or f64 in
+// gradient checks.
+constexpr DType wide(DType activation) { return activation == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// `shape` with its last dimension replaced, and without it ([1] when nothing is left).
+Shape with_last(const Shape& shape, int64_t last);
+Shape without_last(const Shape& shape);
+
+// "bf16[4,1024]".
+std::string type_text(const OperandType& type);
+
+}  // namespace snug
