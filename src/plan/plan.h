@@ -1,8 +1,9 @@
 // plan/plan.h — the plan: every operation in order and the place of every byte, as plain data
 //
-// The only door between compiling and running: the runtime takes a Plan and nothing else, and a Plan can be written, read and
-// checked as text (plan/text.h, plan/check.h). Time is counted in moments: the operations of all phases numbered through in
-// phase order, so that [first, last) intervals of tensors of different phases compare. A repeated phase is listed once.
+// The only door between compiling and running: the runtime takes a Plan and nothing else, and a Plan can be
+// written, read and checked as text (plan/text.h, plan/check.h). Time is counted in moments: the operations
+// of all phases numbered through in phase order, so that [first, last) intervals of tensors of different
+// phases compare. A repeated phase is listed once.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +37,16 @@ struct Place {
 };
 
 struct PlanTensor {
-  std::string name;      // unique in the plan. State and carried tensors appear once for all phases; a phase's own values and
-                         // inputs are named phase/name
+  std::string name;  // unique in the plan. State and carried tensors appear once for all phases; a phase's
+                     // own values and inputs are named phase/name
   DType dtype = DType::kF32;
   Shape shape;
-  std::string category;  // "weights", "activations", … as in every report
-  std::string storage;   // "state", "input", "carried", "value", "scratch"
-  std::string parameter; // the file's tensor name of a weight or master weight; empty otherwise
+  std::string category;         // "weights", "activations", … as in every report
+  std::string storage;          // "state", "input", "carried", "value", "scratch"
+  std::string parameter;        // the file's tensor name of a weight or master weight; empty otherwise
   int64_t first = 0, last = 0;  // moments [first, last) during which the bytes are held
   Place place;
-  int32_t buffer = -1;   // tensors that share storage by an alias rule have the same buffer number
+  int32_t buffer = -1;  // tensors that share storage by an alias rule have the same buffer number
   friend bool operator==(const PlanTensor&, const PlanTensor&) = default;
 };
 
@@ -65,8 +66,8 @@ struct PlanPhase {
   std::string name;     // "load", "micro_step", "update", "evaluate", "generate_16", …, "save"
   int64_t repeats = 1;  // in one update; 0 = on demand
   std::vector<PlanOp> ops;
-  int64_t first_moment = 0;      // of ops[0]
-  Bytes peak_bytes;              // most bytes live at one moment of the phase
+  int64_t first_moment = 0;           // of ops[0]
+  Bytes peak_bytes;                   // most bytes live at one moment of the phase
   std::vector<PlanTensorId> inputs;   // written by the host before each repetition
   std::vector<PlanTensorId> results;  // readable by the host afterwards
   friend bool operator==(const PlanPhase&, const PlanPhase&) = default;

@@ -1,4 +1,5 @@
-// plan/target.h — what the compile side may ask of a backend, as a pure query: no device, no allocation, no side effect
+// plan/target.h — what the compile side may ask of a backend, as a pure query: no device, no allocation, no
+// side effect
 #pragma once
 
 #include <optional>
