@@ -85,9 +85,16 @@ OptionInfo text(std::string name, std::string RunOptions::*field, OptionInfo inf
 
 OptionInfo texts(std::string name, std::vector<std::string> RunOptions::*field, OptionInfo info) {
   info.name = std::move(name);
-  info.repeatable = true;
-  info.set = [field](ProgramOptions& o, const std::string& value) { (o.run.*field).push_back(value); };
-  info.get = [field](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.*field, ", ")); };
+  info.set = [field](ProgramOptions& o, const std::string& value) {
+    size_t begin = 0;
+    while (begin <= value.size()) {
+      const size_t comma = std::min(value.find(',', begin), value.size());
+      if (comma == begin) refuse("found \"{}\"; expected file names separated by commas", value);
+      (o.run.*field).push_back(value.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+  };
+  info.get = [field](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.*field, ",")); };
   return info;
 }
 
@@ -166,7 +173,7 @@ std::vector<OptionInfo> make_options() {
 
   add(texts("train_file", &RunOptions::train_file,
             {.group = data, .value = "FILE", .commands = kTraining,
-             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); repeat for several, read as one stream."}));
+             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); several, separated by commas or by repeating the option, are one stream."}));
   add(texts("validation_file", &RunOptions::validation_file,
             {.group = data, .value = "FILE", .commands = kTraining | kEval, .help = "The same, for evaluation loss."}));
   {
@@ -215,8 +222,18 @@ std::vector<OptionInfo> make_options() {
                                     .help = "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or "
                                             "inverse_sqrt."}));
   add(real("warmup_steps", &RunOptions::warmup_steps, 0, 1e15,
-           {.aliases = {"warmup_ratio"}, .group = optimizer, .commands = kTraining,
+           {.group = optimizer, .commands = kTraining,
             .help = "Updates with a rising rate; below 1 a share of all updates."}));
+  {
+    OptionInfo info{.group = optimizer, .value = "X", .commands = kTraining,
+                    .help = "Older name for warmup_steps below 1: a share of all updates.", .saved = false};
+    info.name = "warmup_ratio";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.warmup_steps = read_number<double>(value, 0, 0.9999999, "a number from 0 to below 1");
+    };
+    info.get = [](const ProgramOptions&) { return std::string(); };
+    add(info);
+  }
   add(real("weight_decay", &RunOptions::weight_decay, 0, kInfinite,
            {.group = optimizer, .commands = kTraining, .help = "Decoupled decay of matrices; none on biases and norms."}));
   add(real("adam_beta1", &RunOptions::adam_beta1, 0, 0.9999999,
@@ -465,10 +482,10 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
   std::set<std::string> on_command_line;
   for (const Given& g : given) on_command_line.insert(g.info->name);
   if (!config.empty())
-    for (const ConfigEntry& entry : read_run_config(config)) {
-      const std::string where = fmt::format("{}:{}", config, entry.line);
-      const OptionInfo& info = find_option(command, entry.key, where);
-      if (!on_command_line.contains(info.name)) apply(info, parsed.options, entry.value, where);
+    for (const RunSetting& setting : read_run_config(config)) {
+      const std::string where = fmt::format("{}:{}", config, setting.line);
+      const OptionInfo& info = find_option(command, setting.key, where);
+      if (!on_command_line.contains(info.name)) apply(info, parsed.options, setting.value, where);
     }
   for (const Given& g : given) apply(*g.info, parsed.options, g.value, "command line");
   return parsed;

@@ -34,7 +34,6 @@ struct OptionInfo {
   unsigned commands = 0;
   std::function<void(ProgramOptions&, const std::string&)> set;  // throws UserError(kUsage) without the option's name
   std::function<std::string(const ProgramOptions&)> get;         // text that `set` reads back
-  bool repeatable = false;                                       // each occurrence adds a value
   bool saved = true;                                             // part of the effective configuration
 };
 

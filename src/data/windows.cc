@@ -16,7 +16,7 @@ JoinedStream::JoinedStream(std::vector<std::unique_ptr<TokenStream>> streams) : 
   }
 }
 
-void JoinedStream::read(int64_t first, std::span<int32_t> out) {
+void JoinedStream::read(int64_t first, std::span<int32_t> out) const {
   require(first >= 0 && first + static_cast<int64_t>(out.size()) <= size_, "tokens [{}, {}) of a stream of {}", first,
           first + static_cast<int64_t>(out.size()), size_);
   size_t index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), first) - begins_.begin()) - 1;

@@ -29,7 +29,7 @@ class JoinedStream {
   explicit JoinedStream(std::vector<std::unique_ptr<TokenStream>> streams);
   int64_t size() const { return size_; }
   // Tokens first … first+out.size()−1; the range must lie inside the stream.
-  void read(int64_t first, std::span<int32_t> out);
+  void read(int64_t first, std::span<int32_t> out) const;
 
  private:
   std::vector<std::unique_ptr<TokenStream>> streams_;

@@ -1,0 +1,16 @@
+// train/initialize.h — initial weights as a function of (seed, tensor name, element): no generator state, any order, any part
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "models/model.h"
+
+namespace snug {
+
+// Fills `out` with elements [first, first + out.size()) of the tensor `parameter` as its initialiser says. Normal values by
+// Box & Muller 1958 from two hashed uniforms an element, in double precision.
+void initialize(const ParameterSpec& parameter, uint64_t seed, int64_t first, std::span<float> out);
+
+}  // namespace snug
