@@ -1,0 +1,53 @@
+// base/count_new.h — operator new that counts: include it in exactly one source file of a program
+//
+// Replaces the global operator new and delete by ones over malloc that call note_allocation(). In a header,
+// so that only the programs that want it (snug and tests) get it, and no library forces it on its users.
+#pragma once
+
+#include <cstdlib>
+#include <new>
+
+#include "base/allocator.h"
+
+namespace snug::counted_new {
+
+inline void* allocate(std::size_t size, std::size_t alignment) {
+  note_allocation();
+  if (size == 0) size = 1;
+  for (;;) {
+    void* memory = alignment <= alignof(std::max_align_t)
+                       ? std::malloc(size)
+                       : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (memory != nullptr) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) return nullptr;
+    handler();
+  }
+}
+
+inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
+  void* memory = allocate(size, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace snug::counted_new
+
+// The array forms and the nothrow forms of the library call these. NOLINTBEGIN(misc-definitions-in-headers)
+void* operator new(std::size_t size) { return snug::counted_new::allocate_or_throw(size, 1); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return snug::counted_new::allocate_or_throw(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size) { return snug::counted_new::allocate_or_throw(size, 1); }
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return snug::counted_new::allocate_or_throw(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+// NOLINTEND(misc-definitions-in-headers)
