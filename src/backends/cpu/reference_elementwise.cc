@@ -145,14 +145,16 @@ struct RotaryTable {
     using S = Statistic<A>;
     const int32_t* positions = call.input<int32_t>(0);
     S *cosine = call.output<S>(0), *sine = call.output<S>(1);
-    const RotaryFrequencies<S> frequencies = rotary_frequencies<S>(call.attributes);
-    const int64_t pairs = call.output_shape(0).last();
-    for (int64_t token = 0, n = call.input_shape(0).elements(); token < n; ++token)
-      for (int64_t pair = 0; pair < pairs; ++pair) {
-        const S angle = static_cast<S>(positions[token]) * frequencies.inverse[static_cast<size_t>(pair)];
-        cosine[token * pairs + pair] = std::cos(angle) * frequencies.factor;
-        sine[token * pairs + pair] = std::sin(angle) * frequencies.factor;
+    const RotaryFrequencies<S> frequencies(call.attributes);
+    const int64_t tokens = call.input_shape(0).elements(), pairs = call.output_shape(0).last();
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const S inverse = frequencies.inverse(pair);
+      for (int64_t token = 0; token < tokens; ++token) {
+        const S angle = static_cast<S>(positions[token]) * inverse;
+        cosine[token * pairs + pair] = std::cos(angle) * frequencies.factor();
+        sine[token * pairs + pair] = std::sin(angle) * frequencies.factor();
       }
+    }
   }
 };
 
