@@ -24,7 +24,8 @@ template <typename... Args>
 
 std::string lowercase(std::string_view text) {
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return lower;
 }
 
@@ -58,7 +59,8 @@ OptionInfo integer(std::string name, int64_t RunOptions::*field, int64_t least, 
   info.name = std::move(name);
   if (info.value.empty()) info.value = "N";
   info.set = [field, least](ProgramOptions& o, const std::string& text) {
-    o.run.*field = read_number<int64_t>(text, least, int64_t{1} << 50, fmt::format("a whole number ≥ {}", least));
+    o.run.*field =
+        read_number<int64_t>(text, least, int64_t{1} << 50, fmt::format("a whole number ≥ {}", least));
   };
   info.get = [field](const ProgramOptions& o) { return fmt::format("{}", o.run.*field); };
   return info;
@@ -100,7 +102,8 @@ OptionInfo texts(std::string name, std::vector<std::string> RunOptions::*field, 
 
 // One of a fixed set of words. `words` pairs the text with the value; several words may mean one value, the first is printed.
 template <typename T>
-OptionInfo choice(std::string name, T RunOptions::*field, std::vector<std::pair<std::string, T>> words, OptionInfo info) {
+OptionInfo choice(std::string name, T RunOptions::*field, std::vector<std::pair<std::string, T>> words,
+                  OptionInfo info) {
   info.name = std::move(name);
   info.set = [field, words](ProgramOptions& o, const std::string& value) {
     for (const auto& [word, meaning] : words)
@@ -135,7 +138,8 @@ std::vector<int32_t> read_token_list(const std::string& value) {
   while (begin < value.size()) {
     const size_t end = value.find_first_of(", \t\n", begin);
     const std::string word = value.substr(begin, end == std::string::npos ? end : end - begin);
-    if (!word.empty()) tokens.push_back(read_number<int32_t>(word, 0, INT32_MAX, "token ids ≥ 0 separated by commas"));
+    if (!word.empty())
+      tokens.push_back(read_number<int32_t>(word, 0, INT32_MAX, "token ids ≥ 0 separated by commas"));
     begin = end == std::string::npos ? value.size() : end + 1;
   }
   return tokens;
@@ -144,25 +148,38 @@ std::vector<int32_t> read_token_list(const std::string& value) {
 std::vector<OptionInfo> make_options() {
   constexpr double kInfinite = HUGE_VAL;
   const std::string model = "Model", data = "Data", batch = "Batch and length", optimizer = "Optimizer",
-                    memory = "Memory and speed", output = "Output", generation = "Generation", program = "Program";
+                    memory = "Memory and speed", output = "Output", generation = "Generation",
+                    program = "Program";
   std::vector<OptionInfo> list;
   const auto add = [&](OptionInfo info) { list.push_back(std::move(info)); };
 
-  add(text("model", &RunOptions::model,
-           {.aliases = {"model_name_or_path"}, .group = model, .value = "DIR", .commands = kModelCommands,
-            .help = "Hugging Face model directory (GPT-2 or Llama family). plan needs its config.json only."}));
+  add(text(
+      "model", &RunOptions::model,
+      {.aliases = {"model_name_or_path"},
+       .group = model,
+       .value = "DIR",
+       .commands = kModelCommands,
+       .help = "Hugging Face model directory (GPT-2 or Llama family). plan needs its config.json only."}));
   add(boolean("from_scratch", &RunOptions::from_scratch,
-              {.group = model, .commands = kTraining,
+              {.group = model,
+               .commands = kTraining,
                .help = "Initialise weights from config.json alone, the way the family does."}));
   {
-    OptionInfo info{.group = model, .value = "TYPE", .commands = kTrain,
-                    .help = "Type of every saved tensor: fp32, bf16 or fp16. Default: each keeps its file's type."};
+    OptionInfo info{
+        .group = model,
+        .value = "TYPE",
+        .commands = kTrain,
+        .help = "Type of every saved tensor: fp32, bf16 or fp16. Default: each keeps its file's type."};
     info.name = "save_dtype";
     info.set = [](ProgramOptions& o, const std::string& value) {
-      if (value == "fp32" || value == "float32") o.run.save_dtype = DType::kF32;
-      else if (value == "bf16" || value == "bfloat16") o.run.save_dtype = DType::kBF16;
-      else if (value == "fp16" || value == "float16") o.run.save_dtype = DType::kF16;
-      else refuse("found \"{}\"; expected one of fp32, bf16, fp16", value);
+      if (value == "fp32" || value == "float32")
+        o.run.save_dtype = DType::kF32;
+      else if (value == "bf16" || value == "bfloat16")
+        o.run.save_dtype = DType::kBF16;
+      else if (value == "fp16" || value == "float16")
+        o.run.save_dtype = DType::kF16;
+      else
+        refuse("found \"{}\"; expected one of fp32, bf16, fp16", value);
     };
     info.get = [](const ProgramOptions& o) -> std::string {
       if (!o.run.save_dtype) return "";
@@ -172,14 +189,23 @@ std::vector<OptionInfo> make_options() {
   }
 
   add(texts("train_file", &RunOptions::train_file,
-            {.group = data, .value = "FILE", .commands = kTraining,
-             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); several, separated by commas or by repeating the option, are one stream."}));
+            {.group = data,
+             .value = "FILE",
+             .commands = kTraining,
+             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); several, separated by commas or by "
+                     "repeating the option, are one stream."}));
   add(texts("validation_file", &RunOptions::validation_file,
-            {.group = data, .value = "FILE", .commands = kTraining | kEval, .help = "The same, for evaluation loss."}));
+            {.group = data,
+             .value = "FILE",
+             .commands = kTraining | kEval,
+             .help = "The same, for evaluation loss."}));
   {
-    OptionInfo info = text("token_dtype", &RunOptions::token_dtype,
-                           {.group = data, .value = "TYPE", .commands = kTraining | kEval,
-                            .help = "uint16 or uint32 for raw shards. Default: uint16 up to 65,536 tokens of vocabulary."});
+    OptionInfo info =
+        text("token_dtype", &RunOptions::token_dtype,
+             {.group = data,
+              .value = "TYPE",
+              .commands = kTraining | kEval,
+              .help = "uint16 or uint32 for raw shards. Default: uint16 up to 65,536 tokens of vocabulary."});
     info.set = [](ProgramOptions& o, const std::string& value) {
       if (value != "uint16" && value != "uint32" && !value.empty())
         refuse("found \"{}\"; expected uint16 or uint32", value);
@@ -188,45 +214,60 @@ std::vector<OptionInfo> make_options() {
     add(info);
   }
   add(integer("max_length", &RunOptions::max_length, 0,
-              {.aliases = {"max_seq_length", "sequence_len", "cutoff_len", "block_size"}, .group = data,
+              {.aliases = {"max_seq_length", "sequence_len", "cutoff_len", "block_size"},
+               .group = data,
                .commands = kTraining | kEval,
                .help = "Tokens in a window. 0: the smaller of 1024 and the model's positions."}));
   add(boolean("shuffle", &RunOptions::shuffle,
               {.group = data, .commands = kTraining, .help = "Windows in an order given by the seed."}));
 
   add(integer("per_device_train_batch_size", &RunOptions::per_device_train_batch_size, 1,
-              {.aliases = {"micro_batch_size", "batch_size"}, .group = batch, .commands = kTraining,
+              {.aliases = {"micro_batch_size", "batch_size"},
+               .group = batch,
+               .commands = kTraining,
                .help = "Windows in one micro-step."}));
   add(integer("per_device_eval_batch_size", &RunOptions::per_device_eval_batch_size, 1,
               {.group = batch, .commands = kTraining | kEval, .help = "Windows in one evaluation batch."}));
   add(integer("gradient_accumulation_steps", &RunOptions::gradient_accumulation_steps, 1,
-              {.group = batch, .commands = kTraining,
+              {.group = batch,
+               .commands = kTraining,
                .help = "Micro-steps in one update; gradients are the mean over all its supervised tokens."}));
   add(real("num_train_epochs", &RunOptions::num_train_epochs, 0, 1e9,
-           {.aliases = {"num_epochs"}, .group = batch, .commands = kTraining, .help = "Passes over the data (may be a fraction)."}));
+           {.aliases = {"num_epochs"},
+            .group = batch,
+            .commands = kTraining,
+            .help = "Passes over the data (may be a fraction)."}));
   add(integer("max_steps", &RunOptions::max_steps, -1,
-              {.group = batch, .commands = kTraining,
+              {.group = batch,
+               .commands = kTraining,
                .help = "Updates; overrides num_train_epochs. 0 loads and saves. -1: not set."}));
 
   add(real("learning_rate", &RunOptions::learning_rate, 0, kInfinite,
            {.group = optimizer, .commands = kTraining, .help = "Peak learning rate of AdamW."}));
-  add(choice<LearningRateSchedule>("lr_scheduler_type", &RunOptions::lr_scheduler_type,
-                                   {{"linear", LearningRateSchedule::kLinear},
-                                    {"cosine", LearningRateSchedule::kCosine},
-                                    {"cosine_with_restarts", LearningRateSchedule::kCosineWithRestarts},
-                                    {"polynomial", LearningRateSchedule::kPolynomial},
-                                    {"constant", LearningRateSchedule::kConstant},
-                                    {"constant_with_warmup", LearningRateSchedule::kConstantWithWarmup},
-                                    {"inverse_sqrt", LearningRateSchedule::kInverseSqrt}},
-                                   {.group = optimizer, .value = "NAME", .commands = kTraining,
-                                    .help = "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or "
-                                            "inverse_sqrt."}));
+  add(choice<LearningRateSchedule>(
+      "lr_scheduler_type", &RunOptions::lr_scheduler_type,
+      {{"linear", LearningRateSchedule::kLinear},
+       {"cosine", LearningRateSchedule::kCosine},
+       {"cosine_with_restarts", LearningRateSchedule::kCosineWithRestarts},
+       {"polynomial", LearningRateSchedule::kPolynomial},
+       {"constant", LearningRateSchedule::kConstant},
+       {"constant_with_warmup", LearningRateSchedule::kConstantWithWarmup},
+       {"inverse_sqrt", LearningRateSchedule::kInverseSqrt}},
+      {.group = optimizer,
+       .value = "NAME",
+       .commands = kTraining,
+       .help = "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or "
+               "inverse_sqrt."}));
   add(real("warmup_steps", &RunOptions::warmup_steps, 0, 1e15,
-           {.group = optimizer, .commands = kTraining,
+           {.group = optimizer,
+            .commands = kTraining,
             .help = "Updates with a rising rate; below 1 a share of all updates."}));
   {
-    OptionInfo info{.group = optimizer, .value = "X", .commands = kTraining,
-                    .help = "Older name for warmup_steps below 1: a share of all updates.", .saved = false};
+    OptionInfo info{.group = optimizer,
+                    .value = "X",
+                    .commands = kTraining,
+                    .help = "Older name for warmup_steps below 1: a share of all updates.",
+                    .saved = false};
     info.name = "warmup_ratio";
     info.set = [](ProgramOptions& o, const std::string& value) {
       o.run.warmup_steps = read_number<double>(value, 0, 0.9999999, "a number from 0 to below 1");
@@ -235,7 +276,9 @@ std::vector<OptionInfo> make_options() {
     add(info);
   }
   add(real("weight_decay", &RunOptions::weight_decay, 0, kInfinite,
-           {.group = optimizer, .commands = kTraining, .help = "Decoupled decay of matrices; none on biases and norms."}));
+           {.group = optimizer,
+            .commands = kTraining,
+            .help = "Decoupled decay of matrices; none on biases and norms."}));
   add(real("adam_beta1", &RunOptions::adam_beta1, 0, 0.9999999,
            {.group = optimizer, .commands = kTraining, .help = "Decay of the first moment."}));
   add(real("adam_beta2", &RunOptions::adam_beta2, 0, 0.9999999999,
@@ -243,9 +286,13 @@ std::vector<OptionInfo> make_options() {
   add(real("adam_epsilon", &RunOptions::adam_epsilon, 0, kInfinite,
            {.group = optimizer, .commands = kTraining, .help = "Added to the root of the second moment."}));
   add(real("max_grad_norm", &RunOptions::max_grad_norm, 0, kInfinite,
-           {.group = optimizer, .commands = kTraining, .help = "Clip gradients to this global norm. 0: no clipping."}));
+           {.group = optimizer,
+            .commands = kTraining,
+            .help = "Clip gradients to this global norm. 0: no clipping."}));
   {
-    OptionInfo info{.group = optimizer, .value = "NAME", .commands = kTraining,
+    OptionInfo info{.group = optimizer,
+                    .value = "NAME",
+                    .commands = kTraining,
                     .help = "adamw_torch (also adamw_torch_fused: the same numbers)."};
     info.name = "optim";
     info.set = [](ProgramOptions&, const std::string& value) {
@@ -257,32 +304,51 @@ std::vector<OptionInfo> make_options() {
   }
 
   {
-    OptionInfo info{.group = memory, .value = "SIZE", .commands = kModelCommands,
-                    .help = "Budget of the whole process: 900MiB, 2GB, or a number of bytes. Default: what is left, minus a margin."};
+    OptionInfo info{.group = memory,
+                    .value = "SIZE",
+                    .commands = kModelCommands,
+                    .help =
+                        "Budget of the whole process: 900MiB, 2GB, or a number of bytes. Default: what is "
+                        "left, minus a margin."};
     info.name = "memory";
     info.set = [](ProgramOptions& o, const std::string& value) {
       const Bytes budget = parse_bytes(value);
       if (budget.value <= 0) refuse("found \"{}\"; expected a size above 0", value);
       o.run.memory = budget;
     };
-    info.get = [](const ProgramOptions& o) { return o.run.memory ? fmt::format("{}", o.run.memory->value) : std::string(); };
+    info.get = [](const ProgramOptions& o) {
+      return o.run.memory ? fmt::format("{}", o.run.memory->value) : std::string();
+    };
     add(info);
   }
-  add(choice<Precision>("precision", &RunOptions::precision,
-                        {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}, {"float32", Precision::kF32},
-                         {"bfloat16", Precision::kBF16}},
-                        {.group = memory, .value = "TYPE", .commands = kModelCommands,
-                         .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
+  add(choice<Precision>(
+      "precision", &RunOptions::precision,
+      {{"fp32", Precision::kF32},
+       {"bf16", Precision::kBF16},
+       {"float32", Precision::kF32},
+       {"bfloat16", Precision::kBF16}},
+      {.group = memory,
+       .value = "TYPE",
+       .commands = kModelCommands,
+       .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
   add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
                 [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
-  add(choice<RecomputeChoice>("recompute", &RunOptions::recompute,
-                              {{"none", RecomputeChoice::kNone}, {"block", RecomputeChoice::kBlock}},
-                              {.group = memory, .value = "POLICY", .commands = kTraining,
-                               .help = "none keeps every activation; block keeps block inputs and repeats the rest: the same bits."}));
-  add(shorthand("gradient_checkpointing", {.group = memory, .commands = kTraining, .help = "Same as --recompute block."},
-                [](RunOptions& o, bool on) { o.recompute = on ? RecomputeChoice::kBlock : RecomputeChoice::kNone; }));
+  add(choice<RecomputeChoice>(
+      "recompute", &RunOptions::recompute,
+      {{"none", RecomputeChoice::kNone}, {"block", RecomputeChoice::kBlock}},
+      {.group = memory,
+       .value = "POLICY",
+       .commands = kTraining,
+       .help =
+           "none keeps every activation; block keeps block inputs and repeats the rest: the same bits."}));
+  add(shorthand(
+      "gradient_checkpointing",
+      {.group = memory, .commands = kTraining, .help = "Same as --recompute block."},
+      [](RunOptions& o, bool on) { o.recompute = on ? RecomputeChoice::kBlock : RecomputeChoice::kNone; }));
   {
-    OptionInfo info{.group = memory, .value = "N", .commands = kModelCommands,
+    OptionInfo info{.group = memory,
+                    .value = "N",
+                    .commands = kModelCommands,
                     .help = "Threads. 0: what affinity and the cgroup's CPU quota allow."};
     info.name = "threads";
     info.set = [](ProgramOptions& o, const std::string& value) {
@@ -292,21 +358,32 @@ std::vector<OptionInfo> make_options() {
     add(info);
   }
   add(boolean("check_memory", &RunOptions::check_memory,
-              {.group = memory, .commands = kTrain | kEval,
+              {.group = memory,
+               .commands = kTrain | kEval,
                .help = "Check after every operation that it wrote nothing outside its place (slow)."}));
 
   add(text("output_dir", &RunOptions::output_dir,
-           {.group = output, .value = "DIR", .commands = kTraining, .help = "Where model, plan, metrics and checkpoints go."}));
+           {.group = output,
+            .value = "DIR",
+            .commands = kTraining,
+            .help = "Where model, plan, metrics and checkpoints go."}));
   add(boolean("overwrite_output_dir", &RunOptions::overwrite_output_dir,
-              {.group = output, .commands = kTraining, .help = "Allow an output directory that holds a finished run."}));
+              {.group = output,
+               .commands = kTraining,
+               .help = "Allow an output directory that holds a finished run."}));
   add(integer("logging_steps", &RunOptions::logging_steps, 1,
               {.group = output, .commands = kTraining, .help = "Updates between lines of metrics."}));
-  add(integer("eval_steps", &RunOptions::eval_steps, 0,
-              {.group = output, .commands = kTraining, .help = "Updates between evaluations. 0: only at the end."}));
+  add(integer(
+      "eval_steps", &RunOptions::eval_steps, 0,
+      {.group = output, .commands = kTraining, .help = "Updates between evaluations. 0: only at the end."}));
   add(integer("save_steps", &RunOptions::save_steps, 0,
-              {.group = output, .commands = kTraining, .help = "Updates between checkpoint-N directories. 0: only the final model."}));
+              {.group = output,
+               .commands = kTraining,
+               .help = "Updates between checkpoint-N directories. 0: only the final model."}));
   {
-    OptionInfo info{.group = output, .value = "N", .commands = kTraining | kGenerate,
+    OptionInfo info{.group = output,
+                    .value = "N",
+                    .commands = kTraining | kGenerate,
                     .help = "Seed of initial weights, order of data, dropout and sampling."};
     info.name = "seed";
     info.set = [](ProgramOptions& o, const std::string& value) {
@@ -316,11 +393,13 @@ std::vector<OptionInfo> make_options() {
     add(info);
   }
   add(boolean("progress", &RunOptions::progress,
-              {.group = output, .commands = kTraining | kEval,
+              {.group = output,
+               .commands = kTraining | kEval,
                .help = "Progress bar on a terminal (--no_progress or --progress false: plain lines)."}));
   {
-    OptionInfo info = shorthand("no_progress", {.group = output, .commands = kTraining | kEval, .help = "Same as --progress false."},
-                                [](RunOptions& o, bool on) { o.progress = !on; });
+    OptionInfo info = shorthand(
+        "no_progress", {.group = output, .commands = kTraining | kEval, .help = "Same as --progress false."},
+        [](RunOptions& o, bool on) { o.progress = !on; });
     info.aliases = {"disable_tqdm"};
     add(info);
   }
@@ -328,33 +407,49 @@ std::vector<OptionInfo> make_options() {
   add(text("prompt", &RunOptions::prompt,
            {.group = generation, .value = "TEXT", .commands = kGenerate, .help = "Text to continue."}));
   {
-    OptionInfo info{.group = generation, .value = "IDS", .commands = kGenerate,
-                    .help = "Token ids to continue, separated by commas; prints ids. For tokenizers that Snug does not read yet."};
+    OptionInfo info{.group = generation,
+                    .value = "IDS",
+                    .commands = kGenerate,
+                    .help =
+                        "Token ids to continue, separated by commas; prints ids. For tokenizers that Snug "
+                        "does not read yet."};
     info.name = "prompt_tokens";
-    info.set = [](ProgramOptions& o, const std::string& value) { o.run.prompt_tokens = read_token_list(value); };
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.prompt_tokens = read_token_list(value);
+    };
     info.get = [](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.prompt_tokens, ",")); };
     add(info);
   }
-  add(integer("max_new_tokens", &RunOptions::max_new_tokens, 1,
-              {.group = generation, .commands = kGenerate, .help = "Tokens to add; ends earlier at end of text."}));
+  add(integer(
+      "max_new_tokens", &RunOptions::max_new_tokens, 1,
+      {.group = generation, .commands = kGenerate, .help = "Tokens to add; ends earlier at end of text."}));
   add(real("temperature", &RunOptions::temperature, 0, kInfinite,
            {.group = generation, .commands = kGenerate, .help = "0 always takes the likeliest token."}));
   add(integer("top_k", &RunOptions::top_k, 0,
-              {.group = generation, .commands = kGenerate, .help = "Sample from the k likeliest tokens. 0: from all."}));
+              {.group = generation,
+               .commands = kGenerate,
+               .help = "Sample from the k likeliest tokens. 0: from all."}));
   add(real("top_p", &RunOptions::top_p, 1e-9, 1,
-           {.group = generation, .commands = kGenerate, .help = "Sample from the likeliest tokens that hold this probability."}));
+           {.group = generation,
+            .commands = kGenerate,
+            .help = "Sample from the likeliest tokens that hold this probability."}));
 
   {
-    OptionInfo info{.group = program, .commands = kPlan | kVersion, .help = "Print one JSON object.", .saved = false};
+    OptionInfo info{
+        .group = program, .commands = kPlan | kVersion, .help = "Print one JSON object.", .saved = false};
     info.name = "json";
     info.set = [](ProgramOptions& o, const std::string& value) { o.json = read_bool(value); };
     info.get = [](const ProgramOptions& o) { return std::string(o.json ? "true" : "false"); };
     add(info);
   }
   {
-    OptionInfo info{.group = program, .value = "POINT", .commands = kInspect,
-                    .help = "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, in_place), final, "
-                            "schedule, layout, kernels or plan.",
+    OptionInfo info{.group = program,
+                    .value = "POINT",
+                    .commands = kInspect,
+                    .help =
+                        "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, "
+                        "in_place), final, "
+                        "schedule, layout, kernels or plan.",
                     .saved = false};
     info.name = "at";
     info.set = [](ProgramOptions& o, const std::string& value) { o.at = value; };
@@ -362,8 +457,11 @@ std::vector<OptionInfo> make_options() {
     add(info);
   }
   {
-    OptionInfo info{.group = program, .value = "NAME", .commands = kInspect,
-                    .help = "Which phase: micro_step, update, evaluate, load, save. Default: all.", .saved = false};
+    OptionInfo info{.group = program,
+                    .value = "NAME",
+                    .commands = kInspect,
+                    .help = "Which phase: micro_step, update, evaluate, load, save. Default: all.",
+                    .saved = false};
     info.name = "phase";
     info.set = [](ProgramOptions& o, const std::string& value) { o.phase = value; };
     info.get = [](const ProgramOptions& o) { return o.phase; };
@@ -385,17 +483,21 @@ const OptionInfo& find_option(Command command, std::string_view written, std::st
   for (const OptionInfo& info : all_options()) {
     const bool matches = info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0;
     if (matches && (info.commands & command) != 0) return info;
-    if (matches) refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where, name);
+    if (matches)
+      refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where,
+             name);
     if ((info.commands & command) == 0) continue;
     names.push_back(info.name);
     names.insert(names.end(), info.aliases.begin(), info.aliases.end());
   }
   for (const char* general : {"config", "help"}) names.emplace_back(general);
   const std::string guess = nearest(name, names);
-  refuse("{}: unknown option {}{}", where, written, guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
+  refuse("{}: unknown option {}{}", where, written,
+         guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
 }
 
-void apply(const OptionInfo& info, ProgramOptions& options, const std::string& value, std::string_view where) {
+void apply(const OptionInfo& info, ProgramOptions& options, const std::string& value,
+           std::string_view where) {
   try {
     info.set(options, value);
   } catch (const UserError& error) {
@@ -456,7 +558,8 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
       return parsed;
     }
     if (!argument.starts_with("--"))
-      refuse("found \"{}\" where an option was expected; options are written --name value or --name=value", argument);
+      refuse("found \"{}\" where an option was expected; options are written --name value or --name=value",
+             argument);
     const size_t equals = argument.find('=');
     const std::string written = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
     const bool is_config = canonical(written) == "config";
@@ -468,14 +571,17 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
       // A switch: an explicit true or false may follow.
       value = i + 1 < arguments.size() && is_bool_word(arguments[i + 1]) ? arguments[++i] : "true";
     } else {
-      const bool negative = i + 1 < arguments.size() && arguments[i + 1].size() > 1 && arguments[i + 1][0] == '-' &&
+      const bool negative = i + 1 < arguments.size() && arguments[i + 1].size() > 1 &&
+                            arguments[i + 1][0] == '-' &&
                             std::isdigit(static_cast<unsigned char>(arguments[i + 1][1]));
       if (i + 1 >= arguments.size() || (arguments[i + 1].starts_with("--") && !negative))
         refuse("command line: {} needs a value", written);
       value = arguments[++i];
     }
-    if (is_config) config = value;
-    else given.push_back({info, value});
+    if (is_config)
+      config = value;
+    else
+      given.push_back({info, value});
   }
 
   // What the command line says replaces what the file says, for repeatable options as a whole.
@@ -491,7 +597,8 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
   return parsed;
 }
 
-std::vector<std::pair<std::string, std::string>> effective_configuration(Command command, const ProgramOptions& options) {
+std::vector<std::pair<std::string, std::string>> effective_configuration(Command command,
+                                                                         const ProgramOptions& options) {
   std::vector<std::pair<std::string, std::string>> entries;
   for (const OptionInfo& info : all_options()) {
     if (!info.saved || (info.commands & command) == 0) continue;
@@ -505,19 +612,25 @@ std::string options_help(Command command) {
   std::string text;
   std::vector<std::string> groups;
   for (const OptionInfo& info : all_options())
-    if ((info.commands & command) != 0 && std::count(groups.begin(), groups.end(), info.group) == 0) groups.push_back(info.group);
+    if ((info.commands & command) != 0 && std::count(groups.begin(), groups.end(), info.group) == 0)
+      groups.push_back(info.group);
   for (const std::string& group : groups) {
     text += fmt::format("\n{}\n", group);
     for (const OptionInfo& info : all_options()) {
       if (info.group != group || (info.commands & command) == 0) continue;
-      const std::string left = info.value.empty() ? "--" + info.name : fmt::format("--{} {}", info.name, info.value);
+      const std::string left =
+          info.value.empty() ? "--" + info.name : fmt::format("--{} {}", info.name, info.value);
       const std::string value = info.get(defaults);
-      text += fmt::format("  {:<36} {}{}\n", left, info.help, value.empty() ? "" : fmt::format(" [{}]", value));
-      if (!info.aliases.empty()) text += fmt::format("  {:<36} also --{}\n", "", fmt::join(info.aliases, ", --"));
+      text +=
+          fmt::format("  {:<36} {}{}\n", left, info.help, value.empty() ? "" : fmt::format(" [{}]", value));
+      if (!info.aliases.empty())
+        text += fmt::format("  {:<36} also --{}\n", "", fmt::join(info.aliases, ", --"));
     }
   }
-  text += "\nGeneral\n  --config FILE.yaml                   Options from a file, by the same names; the command line wins.\n"
-          "  --help                               This text.\n";
+  text +=
+      "\nGeneral\n  --config FILE.yaml                   Options from a file, by the same names; the command "
+      "line wins.\n"
+      "  --help                               This text.\n";
   return text;
 }
 

@@ -32,9 +32,10 @@ struct OptionInfo {
   std::vector<std::string> aliases;  // other spellings people type; each means exactly the same value
   std::string group, value, help;    // value: placeholder as in --help; empty for a switch
   unsigned commands = 0;
-  std::function<void(ProgramOptions&, const std::string&)> set;  // throws UserError(kUsage) without the option's name
-  std::function<std::string(const ProgramOptions&)> get;         // text that `set` reads back
-  bool saved = true;                                             // part of the effective configuration
+  std::function<void(ProgramOptions&, const std::string&)>
+      set;  // throws UserError(kUsage) without the option's name
+  std::function<std::string(const ProgramOptions&)> get;  // text that `set` reads back
+  bool saved = true;                                      // part of the effective configuration
 };
 
 std::span<const OptionInfo> all_options();
@@ -49,7 +50,8 @@ struct ParsedOptions {
 ParsedOptions parse_options(Command command, std::span<const std::string> arguments);
 
 // Every option of `command` with its effective value, in table order; the default where nothing else was said.
-std::vector<std::pair<std::string, std::string>> effective_configuration(Command command, const ProgramOptions& options);
+std::vector<std::pair<std::string, std::string>> effective_configuration(Command command,
+                                                                         const ProgramOptions& options);
 
 // Text of `snug COMMAND --help`: grouped, with defaults.
 std::string options_help(Command command);

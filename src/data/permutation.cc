@@ -17,7 +17,8 @@ uint64_t mix(uint64_t x) {
 
 }  // namespace
 
-Permutation::Permutation(int64_t count, uint64_t seed, uint64_t epoch) : count_(static_cast<uint64_t>(count)) {
+Permutation::Permutation(int64_t count, uint64_t seed, uint64_t epoch)
+    : count_(static_cast<uint64_t>(count)) {
   require(count >= 1, "a permutation of {} elements", count);
   const int bits = std::bit_width(count_ - 1);
   half_bits_ = (bits + 1) / 2;

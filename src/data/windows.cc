@@ -17,9 +17,10 @@ JoinedStream::JoinedStream(std::vector<std::unique_ptr<TokenStream>> streams) : 
 }
 
 void JoinedStream::read(int64_t first, std::span<int32_t> out) const {
-  require(first >= 0 && first + static_cast<int64_t>(out.size()) <= size_, "tokens [{}, {}) of a stream of {}", first,
-          first + static_cast<int64_t>(out.size()), size_);
-  size_t index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), first) - begins_.begin()) - 1;
+  require(first >= 0 && first + static_cast<int64_t>(out.size()) <= size_,
+          "tokens [{}, {}) of a stream of {}", first, first + static_cast<int64_t>(out.size()), size_);
+  size_t index =
+      static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), first) - begins_.begin()) - 1;
   while (!out.empty()) {
     const int64_t inside = first - begins_[index];
     const int64_t available = streams_[index]->size() - inside;
@@ -35,8 +36,9 @@ Windows::Windows(JoinedStream stream, int64_t length, const std::string& source_
     : stream_(std::move(stream)), length_(length) {
   require(length >= 1, "windows of {} tokens", length);
   if (stream_.size() < 2)
-    throw_user(ExitCode::kBadFile, "{}: {} token(s) found; at least 2 are needed, one to read and one to predict",
-               source_name, stream_.size());
+    throw_user(ExitCode::kBadFile,
+               "{}: {} token(s) found; at least 2 are needed, one to read and one to predict", source_name,
+               stream_.size());
   count_ = ceil_div(targets(), length);
   buffer_.resize(static_cast<size_t>(length) + 1);
 }
@@ -69,7 +71,8 @@ Batch make_batch(int64_t batch, int64_t length) {
   made.positions.resize(elements);
   made.document_starts.assign(elements, 0);
   made.randomness.assign(static_cast<size_t>(batch) * 4, 0);
-  for (size_t i = 0; i < elements; ++i) made.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length));
+  for (size_t i = 0; i < elements; ++i)
+    made.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length));
   return made;
 }
 

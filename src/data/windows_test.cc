@@ -79,7 +79,8 @@ TEST(Windows, OneTokenIsRefusedByName) {
 
 TEST(Schedule, OrderDoesNotDependOnBatchSize) {
   const auto order = [](int64_t batch, int64_t accumulation) {
-    const Schedule schedule{.windows = 21, .batch = batch, .accumulation = accumulation, .shuffle = true, .seed = 5};
+    const Schedule schedule{
+        .windows = 21, .batch = batch, .accumulation = accumulation, .shuffle = true, .seed = 5};
     std::vector<int64_t> windows;
     for (int64_t update = 0; update < 2 * schedule.updates_per_epoch(); ++update)
       for (int64_t step = 0; step < accumulation; ++step)
@@ -92,7 +93,8 @@ TEST(Schedule, OrderDoesNotDependOnBatchSize) {
   const std::vector<int64_t> both = order(4, 2);
   ASSERT_EQ(both.size(), 42u);
   EXPECT_EQ(std::set<int64_t>(both.begin(), both.begin() + 21).size(), 21u);
-  EXPECT_NE(std::vector<int64_t>(both.begin(), both.begin() + 21), std::vector<int64_t>(both.begin() + 21, both.end()));
+  EXPECT_NE(std::vector<int64_t>(both.begin(), both.begin() + 21),
+            std::vector<int64_t>(both.begin() + 21, both.end()));
 }
 
 TEST(Schedule, LastUpdateOfAnEpochIsPadded) {

@@ -35,7 +35,8 @@ double LearningRate::at(int64_t applied) const {
 
 int64_t warmup_updates(double warmup_steps, int64_t total_updates) {
   if (warmup_steps <= 0) return 0;
-  if (warmup_steps < 1) return static_cast<int64_t>(std::ceil(warmup_steps * static_cast<double>(total_updates)));
+  if (warmup_steps < 1)
+    return static_cast<int64_t>(std::ceil(warmup_steps * static_cast<double>(total_updates)));
   return static_cast<int64_t>(warmup_steps);
 }
 

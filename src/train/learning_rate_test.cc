@@ -12,7 +12,7 @@ TEST(LearningRate, LinearWithWarmup) {
   EXPECT_EQ(rate.at(0), 0.0);
   EXPECT_EQ(rate.at(1), 0.25);
   EXPECT_EQ(rate.at(4), 1.0);
-  EXPECT_EQ(rate.at(8), 0.5);   // (12 − 8) / (12 − 4)
+  EXPECT_EQ(rate.at(8), 0.5);  // (12 − 8) / (12 − 4)
   EXPECT_EQ(rate.at(12), 0.0);
   EXPECT_EQ(rate.at(20), 0.0);
 }
@@ -25,7 +25,8 @@ TEST(LearningRate, Cosine) {
 }
 
 TEST(LearningRate, OthersAtTheirLandmarks) {
-  EXPECT_EQ((LearningRate{S::kConstant, 3.0, 5, 10}.at(0)), 3.0);  // ignores warm-up, as transformers' constant does
+  EXPECT_EQ((LearningRate{S::kConstant, 3.0, 5, 10}.at(0)),
+            3.0);  // ignores warm-up, as transformers' constant does
   EXPECT_EQ((LearningRate{S::kConstantWithWarmup, 3.0, 6, 10}.at(2)), 1.0);
   EXPECT_EQ((LearningRate{S::kConstantWithWarmup, 3.0, 6, 10}.at(9)), 3.0);
   EXPECT_EQ((LearningRate{S::kPolynomial, 1.0, 0, 10}.at(10)), 1e-7);

@@ -17,19 +17,27 @@ namespace snug {
 enum class Precision : uint8_t { kF32, kBF16 };
 enum class RecomputeChoice : uint8_t { kNone, kBlock };
 enum class LearningRateSchedule : uint8_t {
-  kLinear, kCosine, kCosineWithRestarts, kPolynomial, kConstant, kConstantWithWarmup, kInverseSqrt,
+  kLinear,
+  kCosine,
+  kCosineWithRestarts,
+  kPolynomial,
+  kConstant,
+  kConstantWithWarmup,
+  kInverseSqrt,
 };
 
 struct RunOptions {
   // Model
   std::string model;          // Hugging Face model directory
   bool from_scratch = false;  // initialise from config.json alone; no weights are read
-  std::optional<DType> save_dtype;  // f32, bf16 or f16 for every saved tensor; default: each tensor's own type in its file
+  std::optional<DType>
+      save_dtype;  // f32, bf16 or f16 for every saved tensor; default: each tensor's own type in its file
 
   // Data
   std::vector<std::string> train_file, validation_file;  // .txt, or token shards
-  std::string token_dtype;  // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32
-  int64_t max_length = 0;                                // 0: min(1024, the model's positions)
+  std::string
+      token_dtype;  // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32
+  int64_t max_length = 0;  // 0: min(1024, the model's positions)
   bool shuffle = true;
 
   // Batch and length of the run
