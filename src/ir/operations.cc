@@ -1,6 +1,7 @@
 #include "ir/operations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "base/errors.h"
@@ -69,7 +70,7 @@ bool fits(const AttributeSpec& spec, const Attributes::Value& value) {
     case AttributeSpec::Type::kInteger:
       return std::holds_alternative<int64_t>(value);
     case AttributeSpec::Type::kReal:
-      return std::holds_alternative<double>(value);
+      return std::holds_alternative<double>(value) && std::isfinite(std::get<double>(value));
     case AttributeSpec::Type::kFlag:
       return std::holds_alternative<int64_t>(value) && (std::get<int64_t>(value) | 1) == 1;
     case AttributeSpec::Type::kWord:

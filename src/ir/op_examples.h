@@ -1,0 +1,115 @@
+// ir/op_examples.h — one graph text for each kind of phase that together hold every operation, for tests
+//
+// Written by hand from docs/operations.md, types and all: B = 2, T = 6, C = 8, V = 20, H = 4, K = 2, D = 2, F
+// = 12.
+#pragma once
+
+#include <string_view>
+
+namespace snug {
+
+constexpr std::string_view kForwardExamples = R"(graph forward
+state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
+state %w_fc : bf16[8,12] weights parameter="h/0 fc \"w\"" trainable decay
+state %b_fc : bf16[12] weights parameter=h.0.fc.bias trainable
+state %w_proj : bf16[8,12] weights parameter=h.0.proj.weight trainable decay
+state %norm_w : bf16[8] weights parameter=ln.weight trainable
+state %norm_b : bf16[8] weights parameter=ln.bias trainable
+state %w_kv : bf16[4,8] weights parameter=kv.weight
+state %w_qkv : bf16[16,8] weights parameter=qkv.weight
+input %tokens : i32[2,6] data
+input %targets : i32[2,6] data
+input %positions : i32[2,6] data
+input %document_starts : i32[2,6] data
+input %inverse_tokens : f32[1] data
+input %randomness : u32[2,4] data
+input %position : i32[1] data
+%x : bf16[2,6,8] activations = embedding(%tokens, %wte) @forward name=wte
+%x1 : bf16[2,6,8] activations = dropout(%x, %randomness) {probability=0.1, stream=-77} @forward name=drop
+%ln : bf16[2,6,8] activations, %mean : f32[2,6] activations, %rstd : f32[2,6] activations = layer_norm(%x1, %norm_w, %norm_b) {eps=1e-05} @forward block=0 name=h.0.ln_1
+%rms : bf16[2,6,8] activations, %rrms : f32[2,6] activations = rms_norm(%ln, %norm_w) {eps=1e-06} @forward block=0 name=h.0.rms
+%k : bf16[2,6,4] activations = linear(%rms, %w_kv) {bias=0, weight=oi} @forward block=0 name=h.0.k
+%v : bf16[2,6,4] activations = linear(%rms, %w_kv) {bias=0, weight=oi} @forward block=0 name=h.0.v
+%cos : f32[2,6,1] activations, %sin : f32[2,6,1] activations = rotary_table(%positions) {factor=8.0, head_dim=2, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192, theta=500000.0, type=llama3} @forward name=rotary
+%cos1 : f32[2,6,1] activations, %sin1 : f32[2,6,1] activations = rotary_table(%positions) {attention_factor=1.1, beta_fast=32.0, beta_slow=1.0, factor=4.0, head_dim=2, original_max_position_embeddings=4096, theta=10000.0, truncate=1, type=yarn} @forward name=rotary_yarn
+%q : bf16[2,6,8] activations = rotary(%rms, %cos, %sin) {heads=4, inverse=0} @forward block=0 name=h.0.q_rotary
+%a : bf16[2,6,8] activations, %lse : f32[2,4,6] activations = attention(%q, %k, %v, %document_starts, %randomness) {dropout=0.1, heads=4, kv_heads=2, scale=0.5, stream=5} @forward block=0 name=h.0.attn
+%qkv : bf16[2,6,16] activations = linear(%a, %w_qkv) {bias=0, weight=oi} @forward block=0 name=h.0.qkv
+%a1 : bf16[2,6,8] activations, %lse1 : f32[2,4,6] activations = attention_qkv(%qkv, %document_starts) {dropout=0.0, heads=4, kv_heads=2, scale=0.5} @forward block=0 name=h.0.attn_qkv
+%sum : bf16[2,6,8] activations = add(%x1, %a1) @forward block=0 name=h.0.residual alias=0:1
+%u : bf16[2,6,12] activations = linear(%sum, %w_fc, %b_fc) {bias=1, weight=io} @forward block=0 name=h.0.fc
+%h : bf16[2,6,12] activations = gelu(%u) {approximate=tanh} @forward block=0 name=h.0.gelu
+%u1 : bf16[2,6,12] activations, %h1 : bf16[2,6,12] activations = linear_gelu(%sum, %w_fc, %b_fc) {approximate=none, bias=1, weight=io} @forward block=0 name=h.0.fc_gelu
+%m : bf16[2,6,12] activations = swiglu(%h, %h1) @forward block=0 name=h.0.swiglu alias=0:0
+%y : bf16[2,6,8] activations = linear_add(%m, %w_proj, %sum) {bias=0, weight=oi} @forward block=0 name=h.0.proj alias=0:2
+%loss : f32[1] activations = head_loss(%y, %wte, %targets, %inverse_tokens) {chunk=1024} @forward name=loss
+%logits : f32[2,6,20] activations = linear(%y, %wte) {bias=0, out=f32, weight=oi} @forward name=logits
+%loss1 : f32[1] activations = cross_entropy(%logits, %targets, %inverse_tokens) @forward name=plain_loss
+%last : f32[2,20] activations = last_logits(%y, %wte, %position) @forward name=last
+results %loss, %loss1, %last
+)";
+
+constexpr std::string_view kBackwardExamples = R"(graph backward
+state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
+state %w_fc : bf16[8,12] weights parameter=h.0.fc.weight trainable decay
+state %norm_w : bf16[8] weights parameter=ln.weight trainable
+input %tokens : i32[2,6] data
+input %document_starts : i32[2,6] data
+input %inverse_tokens : f32[1] data
+input %randomness : u32[2,4] data
+carried %d.wte : f32[20,8] gradients
+carried %d.norm_w : f32[8] gradients
+carried %d.norm_b : f32[8] gradients
+carried %x : bf16[2,6,8] activations
+carried %kv : bf16[2,6,4] activations
+carried %qkv : bf16[2,6,16] activations
+carried %u : bf16[2,6,12] activations
+carried %rstd : f32[2,6] activations
+carried %lse : f32[2,4,6] activations
+carried %logits : f32[2,6,20] activations
+%loss : f32[1] activations, %d.x : bf16[2,6,8] activations, %d.wte.1 : f32[20,8] gradients = head_loss_gradient(%x, %wte, %tokens, %inverse_tokens, %d.wte) {accumulate=1, chunk=1024, dweight=1, overwrite_first=1} @backward name=loss.gradient alias=2:4
+%loss1 : f32[1] activations, %d.x1 : bf16[2,6,8] activations = head_loss_gradient(%x, %wte, %tokens, %inverse_tokens) {accumulate=0, chunk=1024, dweight=0} @backward name=frozen.gradient
+%d.logits : f32[2,6,20] activations = cross_entropy_backward(%logits, %tokens, %inverse_tokens) @backward name=logits.gradient
+%d.x2 : bf16[2,6,8] activations = linear_dx(%d.logits, %wte) {weight=oi} @backward name=logits.dx
+%d.u : bf16[2,6,12] activations = linear_dx(%d.x2, %w_fc) {weight=oi} @backward name=proj.dx
+%d.u1 : bf16[2,6,12] activations = gelu_backward(%d.u, %u) {approximate=tanh} @backward name=gelu.du alias=0:0
+%d.gate : bf16[2,6,12] activations, %d.up : bf16[2,6,12] activations = swiglu_backward(%d.u1, %u, %u) @backward name=swiglu.backward alias=0:0
+%d.w_fc : f32[8,12] gradients = linear_dweight(%x, %d.up) {accumulate=0, weight=io} @backward name=fc.dweight
+%d.b_fc : f32[12] gradients = linear_dbias(%d.gate) {accumulate=0} @backward name=fc.dbias
+%d.norm_w.1 : f32[8] gradients, %d.norm_b.1 : f32[8] gradients = layer_norm_dweight(%d.x, %x, %rstd, %rstd, %d.norm_w, %d.norm_b) {accumulate=1} @backward name=ln.dweight alias=0:4,1:5
+%d.x3 : bf16[2,6,8] activations = layer_norm_dx(%d.x, %x, %norm_w, %rstd, %rstd) @backward name=ln.dx alias=0:0
+%d.norm_w.2 : f32[8] gradients = rms_norm_dweight(%d.x3, %x, %rstd, %d.norm_w.1) {accumulate=1} @backward name=rms.dweight alias=0:3
+%d.x4 : bf16[2,6,8] activations = rms_norm_dx(%d.x3, %x, %norm_w, %rstd) @backward name=rms.dx alias=0:0
+%d.q : bf16[2,6,8] activations, %d.k : bf16[2,6,4] activations, %d.v : bf16[2,6,4] activations = attention_backward(%d.x4, %x, %kv, %kv, %x, %lse, %document_starts, %randomness) {dropout=0.1, heads=4, kv_heads=2, scale=0.5, stream=5} @backward block=0 name=attn.backward
+%d.qkv : bf16[2,6,16] activations = attention_qkv_backward(%d.q, %qkv, %x, %lse, %document_starts) {dropout=0.0, heads=4, kv_heads=2, scale=0.5} @backward block=0 name=attn_qkv.backward
+%d.wte.2 : f32[20,8] gradients = embedding_dtable(%tokens, %d.q, %d.wte.1) {accumulate=1, rows=20} @backward name=wte.dtable alias=0:2
+results %loss, %d.wte, %d.norm_w, %d.norm_b, %d.w_fc, %d.b_fc
+)";
+
+constexpr std::string_view kUpdateExamples = R"(graph update
+state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
+state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable decay
+state %wte.m : f32[20,8] optimizer_state
+state %wte.v : f32[20,8] optimizer_state
+input %hyperparameters : f32[4] data
+carried %d.wte : f32[20,8] gradients
+%s : f64[1] scratch = sum_squares(%d.wte) @update name=wte.sum_squares
+%control : f32[4] data = update_control(%hyperparameters, %s, %s) {max_grad_norm=1.0} @update name=control
+%wte.master.1 : f32[20,8] master_weights, %wte.m.1 : f32[20,8] optimizer_state, %wte.v.1 : f32[20,8] optimizer_state, %wte.moved : i32[1] data, %wte.1 : bf16[20,8] weights = adamw(%wte.master, %wte.m, %wte.v, %d.wte, %hyperparameters, %control, %wte) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=1, weight_decay=0.01} @update name=wte.adamw alias=0:0,1:1,2:2,4:6
+results %control, %wte.moved
+)";
+
+constexpr std::string_view kLoadExamples = R"(graph load
+state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
+state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable decay
+state %wte.m : f32[20,8] optimizer_state
+%wte.master = read_tensor() @load name=wte.read
+%wte = narrow_weight(%wte.master) @load name=wte.narrow
+%wte.m = fill() {value=0.0} @load name=wte.m.fill
+write_tensor(%wte.master) @save name=wte.write
+)";
+
+constexpr std::string_view kExamples[] = {kForwardExamples, kBackwardExamples, kUpdateExamples,
+                                          kLoadExamples};
+
+}  // namespace snug
