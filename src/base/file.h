@@ -44,7 +44,7 @@ std::string_view file_operation_name(FileOperation operation);
 // write may move.
 struct FileFault {
   int error_number = 0;
-  std::optional<size_t> at_most_bytes;
+  std::optional<size_t> at_most_bytes = std::nullopt;
 };
 
 using FileHook = std::function<FileFault(FileOperation operation, const std::string& path)>;
@@ -59,9 +59,9 @@ FileHook set_file_hook(FileHook hook);
 class ScopedFileFault {
  public:
   struct Plan {
-    std::optional<FileOperation> operation;
+    std::optional<FileOperation> operation = std::nullopt;
     int64_t nth = 1;
-    FileFault fault;
+    FileFault fault = {};
     bool persistent = false;
   };
 

@@ -1,6 +1,5 @@
 #include "base/json.h"
 
-#include <cmath>
 #include <memory>
 #include <unordered_set>
 #include <vector>
@@ -53,11 +52,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(number_integer_t value) override { return add(value); }
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t& text) override {
-    if (!std::isfinite(value))
-      throw_user(ExitCode::kBadFile, "{}: byte {}: the number {} is beyond a double", file_, byte(), text);
-    return add(value);
-  }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
 
@@ -75,9 +70,11 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: why": the position is given already.
     std::string_view why = error.what();
+    if (const size_t tag = why.find("] "); tag != std::string_view::npos) why.remove_prefix(tag + 2);
     if (const size_t colon = why.find(": ");
-        why.starts_with("[json.exception") && colon != std::string_view::npos)
+        why.starts_with("parse error") && colon != std::string_view::npos)
       why.remove_prefix(colon + 2);
     throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: {}", file_, position, why);
   }
