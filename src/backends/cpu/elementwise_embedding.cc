@@ -5,34 +5,10 @@
 #include "backends/cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/elementwise_embedding.cc"
+#define HWY_TARGET_INCLUDE "backends/cpu/elementwise_embedding_vector.h"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include <hwy/highway.h>
-
-#include "backends/cpu/vector_io.h"
-#include "base/dtype.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace snug::cpu::HWY_NAMESPACE {
-namespace {
-
-// sum[first, last) += row[first, last)
-void accumulate_row(DType activation, const std::byte* row, float* sum, int64_t first, int64_t last) {
-  const auto add = [&](const auto* from) {
-    for_lanes(first, last, [&](auto lanes) { lanes.store(hn::Add(lanes.load(sum), lanes.load(from)), sum); });
-  };
-  if (activation == DType::kBF16)
-    add(reinterpret_cast<const BFloat16*>(row));
-  else
-    add(reinterpret_cast<const float*>(row));
-}
-
-}  // namespace
-}  // namespace snug::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
+#include "backends/cpu/elementwise_embedding_vector.h"
 
 #include "backends/cpu/elementwise_kernels.h"
 #include "backends/cpu/parallel_ranges.h"
@@ -119,5 +95,3 @@ std::unique_ptr<Kernel> make_embedding_dtable(const Binding& binding) {
 }
 
 }  // namespace snug::cpu
-
-#endif  // HWY_ONCE

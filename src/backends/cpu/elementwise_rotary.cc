@@ -2,50 +2,10 @@
 #include "backends/cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/elementwise_rotary.cc"
+#define HWY_TARGET_INCLUDE "backends/cpu/elementwise_rotary_vector.h"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include <hwy/highway.h>
-
-#include "backends/cpu/vector_io.h"
-#include "base/dtype.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace snug::cpu::HWY_NAMESPACE {
-namespace {
-
-// One token's heads: x, y (H·2·pairs); cosine, sine (pairs). Rounded like the reference: two products, one
-// sum.
-template <typename A>
-void rotate(const A* x, const float* cosine, const float* sine, float sign, int64_t heads, int64_t pairs,
-            A* y) {
-  const FloatVector signs = hn::Set(FloatTag(), sign);
-  for (int64_t head = 0; head < heads; ++head) {
-    const A *first = x + head * 2 * pairs, *second = first + pairs;
-    A *to_first = y + head * 2 * pairs, *to_second = to_first + pairs;
-    for_lanes(0, pairs, [&](auto lanes) {
-      const FloatVector c = lanes.load(cosine), s = hn::Mul(signs, lanes.load(sine));
-      const FloatVector x1 = lanes.load(first), x2 = lanes.load(second);
-      lanes.store(hn::Sub(hn::Mul(x1, c), hn::Mul(x2, s)), to_first);
-      lanes.store(hn::Add(hn::Mul(x2, c), hn::Mul(x1, s)), to_second);
-    });
-  }
-}
-
-void rotate_token(DType activation, const std::byte* x, const float* cosine, const float* sine, float sign,
-                  int64_t heads, int64_t pairs, std::byte* y) {
-  if (activation == DType::kBF16)
-    rotate(reinterpret_cast<const BFloat16*>(x), cosine, sine, sign, heads, pairs,
-           reinterpret_cast<BFloat16*>(y));
-  else
-    rotate(reinterpret_cast<const float*>(x), cosine, sine, sign, heads, pairs, reinterpret_cast<float*>(y));
-}
-
-}  // namespace
-}  // namespace snug::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
+#include "backends/cpu/elementwise_rotary_vector.h"
 
 #include <cmath>
 
@@ -131,5 +91,3 @@ std::unique_ptr<Kernel> make_rotary(const Binding& binding) {
 }
 
 }  // namespace snug::cpu
-
-#endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "backends/cpu/bfloat16.h"
 #include "base/attributes.h"
 
 namespace snug::cpu {
@@ -45,6 +46,13 @@ struct AdamwScalars {
     correction2_root = static_cast<Real>(std::sqrt(double{hyperparameters[kCorrection2]}));
     eps = static_cast<Real>(attributes.real("eps"));
   }
+};
+
+// The arrays of one AdamW step in f32; all but the gradient are changed in place.
+struct AdamwOperands {
+  float *weight, *m, *v;
+  const float* gradient;
+  BFloat16* copy;  // null without `narrow`
 };
 
 }  // namespace snug::cpu
