@@ -20,6 +20,10 @@ IGNORED = -100
 # keeps well under the first; one bfloat16 rounding that falls the other way is 2^-8.
 TOLERANCE = {"f32": 1e-5, "bf16": 2.0**-7}
 
+# Gradients of parameters say whether they add to an accumulator.
+ACCUMULATING = {"embedding_dtable", "linear_dweight", "linear_dbias", "layer_norm_dweight", "rms_norm_dweight",
+                "head_loss_gradient"}
+
 
 class Cases:
     """Collects cases: tensors named `case.tensor`, and per case the operations that connect them."""
@@ -57,8 +61,11 @@ class Case:
 
     def call(self, operation, inputs, outputs, attributes=None, tolerance="f32"):
         """One operation of the case: operand names in the order of docs/operations.md."""
+        attributes = dict(attributes or {})
+        if operation in ACCUMULATING:
+            attributes.setdefault("accumulate", 0)
         self.cases.cases[-1]["calls"].append({
-            "operation": operation, "attributes": attributes or {}, "inputs": inputs.split(), "outputs": outputs.split(),
+            "operation": operation, "attributes": attributes, "inputs": inputs.split(), "outputs": outputs.split(),
             "tolerance": TOLERANCE[tolerance]})
 
 
