@@ -33,21 +33,29 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
 
 }  // namespace snug::counted_new
 
-// The array forms and the nothrow forms of the library call these. NOLINTBEGIN(misc-definitions-in-headers)
-void* operator new(std::size_t size) { return snug::counted_new::allocate_or_throw(size, 1); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
+// Not inlined: gcc would take a visible free() behind an invisible new for a mistake. NOLINTBEGIN(misc-definitions-in-headers)
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  return snug::counted_new::allocate_or_throw(size, 1);
+}
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   return snug::counted_new::allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
-void* operator new[](std::size_t size) { return snug::counted_new::allocate_or_throw(size, 1); }
-void* operator new[](std::size_t size, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new[](std::size_t size) {
+  return snug::counted_new::allocate_or_throw(size, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t alignment) {
   return snug::counted_new::allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 // NOLINTEND(misc-definitions-in-headers)
