@@ -64,6 +64,13 @@ TensorId NameIndex::find(const std::vector<Tensor>& tensors, std::string_view na
   return found == positions_.end() ? TensorId() : TensorId(found->second);
 }
 
+void NameIndex::rename(const std::vector<Tensor>& tensors, TensorId id, std::string_view name) {
+  catch_up(tensors);
+  if (const auto old = positions_.find(tensors[id.index()].name); old != positions_.end())
+    positions_.erase(old);
+  positions_.insert_or_assign(std::string(name), id.value);
+}
+
 TensorId Graph::add_tensor(Tensor tensor) {
   require(is_graph_name(tensor.name), "graph {}: \"{}\" is not a tensor name", name, tensor.name);
   require(!find(tensor.name).valid(), "graph {}: tensor %{} exists already", name, tensor.name);
@@ -75,8 +82,8 @@ void Graph::rename(TensorId id, std::string_view tensor_name) {
   if (tensor(id).name == tensor_name) return;
   require(is_graph_name(tensor_name), "graph {}: \"{}\" is not a tensor name", name, tensor_name);
   require(!find(tensor_name).valid(), "graph {}: tensor %{} exists already", name, tensor_name);
+  name_index.rename(tensors, id, tensor_name);
   tensor(id).name = tensor_name;
-  name_index.clear();
 }
 
 TensorId Graph::find(std::string_view tensor_name) const { return name_index.find(tensors, tensor_name); }

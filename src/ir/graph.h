@@ -102,6 +102,8 @@ class NameIndex {
   friend bool operator==(const NameIndex&, const NameIndex&) { return true; }
 
   TensorId find(const std::vector<Tensor>& tensors, std::string_view name);
+  // Tensor `id` is about to be called `name` instead of its present name; constant time.
+  void rename(const std::vector<Tensor>& tensors, TensorId id, std::string_view name);
   void clear();
 
  private:

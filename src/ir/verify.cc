@@ -145,8 +145,10 @@ class Verifier {
         expect(found.size() == 1 && op_->part == Part::kLoad, "it defines one state in part load");
         expect(graph_.tensor(op_->outputs[0]).storage == Storage::kState, "%{} is not a state",
                graph_.tensor(op_->outputs[0]).name);
-        expect(found[0].dtype == DType::kF32, "%{} is {}, expected f32", graph_.tensor(op_->outputs[0]).name,
-               type_text(found[0]));
+        // The host narrows while it reads where a plan has no f32 master; a fill is f32 always.
+        const bool may_narrow = info.by_host && found[0].dtype == DType::kBF16;
+        expect(found[0].dtype == DType::kF32 || may_narrow, "%{} is {}, expected f32{}",
+               graph_.tensor(op_->outputs[0]).name, type_text(found[0]), info.by_host ? " or bf16" : "");
         expected = found;
       }
       if (info.by_host)

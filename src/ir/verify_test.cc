@@ -92,6 +92,7 @@ TEST(Verify, RefusesWrongTypesAndAttributes) {
                             "%b : f32[2,6,8] activations, %c : f32[2,6,8] activations = add(%a, %x) "
                             "@forward name=b\n")),
               HasSubstr("found 2 outputs, expected 1"));
+  EXPECT_EQ(refusal("graph g\nstate %w : bf16[4] weights\n%w = read_tensor() @load name=w\n"), "accepted");
   EXPECT_THAT(refusal("graph g\nstate %m : bf16[4] optimizer_state\n%m = fill() {value=0.0} @load name=m\n"),
               HasSubstr("%m is bf16[4], expected f32"));
   EXPECT_THAT(refusal("graph g\nstate %m : f32[4] optimizer_state\nwrite_tensor(%m) @update name=m\n"),
