@@ -1,5 +1,4 @@
-// layout/check.h — the independent judge of a packing: compares every pair of buffers and trusts nothing of
-// the packer
+// layout/check.h — the independent judge of a packing: compares all pairs of buffers, shares nothing with pack.h
 //
 // Method: the definition itself, all pairs, O(n^2); about a quarter of a second for 19,000 buffers.
 #pragma once

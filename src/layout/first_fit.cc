@@ -70,8 +70,7 @@ void FirstFit::insert(const Box& box, int64_t offset, const Mask& mask) {
     used_ = 1;
     order_.push_back(0);
   }
-  // The last chunk that begins at or below the offset; every chunk holds at least one box except a lone first
-  // one.
+  // The last chunk that begins at or below the offset. Only a lone first chunk can be without a box.
   const auto above = std::upper_bound(
       order_.begin() + 1, order_.end(), offset,
       [&](int64_t value, uint32_t chunk_idx) { return value < chunks_[chunk_idx].offset[0]; });

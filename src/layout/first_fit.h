@@ -3,12 +3,10 @@
 // The packer's inner loop. Times are small integers and sizes are multiples of one unit (pack.cc maps moments
 // and bytes to them), so this structure knows neither alignment nor persistence.
 //
-// Method: the placed boxes in order of offset, in chunks of at most 256. A chunk carries a mask of 512 time
-// buckets
-//         that some box of it touches; a query skips chunks whose mask does not meet its own. Inside a chunk,
-//         boxes that do not live at a common time are stepped over. O(boxes) worst case a query; measured in
-//         bench/layout.
-// Source: memory planning survey, own prototype (chunked list with bucket masks).
+// Method: the placed boxes in order of offset, in chunks of at most 256. A chunk carries a mask of the 512
+//         buckets of time that some box of it touches; a query skips chunks whose mask does not meet its own.
+//         Inside a chunk, boxes that live at no common time are stepped over. O(boxes) a query at worst.
+// Source: measured: bench/layout
 #pragma once
 
 #include <array>
@@ -36,8 +34,7 @@ class FirstFit {
 
   void clear();
 
-  // Boxes and chunks looked at since construction: a measure of effort that, unlike time, is the same on
-  // every machine.
+  // Boxes and chunks looked at since construction: effort that, unlike time, is the same on every machine.
   int64_t work() const { return work_; }
 
  private:

@@ -49,23 +49,30 @@ Task make_task(const Problem& problem) {
   starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   require(starts.size() < std::numeric_limits<int32_t>::max(), "layout: {} distinct moments", starts.size());
   task.times = static_cast<int32_t>(starts.size());
-  // Number of starts before the moment: the rank of a first moment, and one past the rank of the last start
-  // inside.
+  // How many starts lie before the moment: the rank of a first moment, and the end of a lifetime's ranks.
   const auto rank = [&](int64_t moment) {
     return static_cast<int32_t>(std::lower_bound(starts.begin(), starts.end(), moment) - starts.begin());
   };
 
+  // Persistent buffers first, so that their places depend on nothing else.
   task.bottom_offset.assign(count, -1);
+  const auto to_bottom = [&](size_t i) {
+    task.bottom_offset[i] = problem.buffers[i].size.value == 0 ? 0 : task.bottom;
+    task.bottom += ceil_div(problem.buffers[i].size.value, unit);
+  };
+  for (size_t i = 0; i < count; ++i)
+    if (problem.buffers[i].persistent) to_bottom(i);
   for (size_t i = 0; i < count; ++i) {
     const Buffer& buffer = problem.buffers[i];
-    const int64_t size = ceil_div(buffer.size.value, unit);
-    if (size == 0) {
+    if (buffer.persistent) continue;
+    if (buffer.size.value == 0) {
       task.bottom_offset[i] = 0;
-    } else if (buffer.persistent || (buffer.first == begin && buffer.last == end)) {
-      task.bottom_offset[i] = task.bottom;
-      task.bottom += size;
+    } else if (buffer.first == begin && buffer.last == end) {
+      to_bottom(i);
     } else {
-      task.boxes.push_back({.first = rank(buffer.first), .last = rank(buffer.last), .size = size});
+      task.boxes.push_back({.first = rank(buffer.first),
+                            .last = rank(buffer.last),
+                            .size = ceil_div(buffer.size.value, unit)});
       task.buffer_of.push_back(i);
     }
   }

@@ -17,9 +17,9 @@
 
 namespace snug::layout {
 
-// At most `width` characters a line and `height` lines, axes included (at least 24 and 4 are used). A cell of
-// the picture stands for some moments and bytes: it shows the buffer that has most of it, or '.' when most of
-// it is free. Throws InternalError when the solution has not one offset a buffer.
+// At most `width` characters a line and `height` lines, axes included (at least 24 and 4 are used; the last
+// line, the moments, may be longer). A cell stands for some moments and bytes: it shows the buffer that has most
+// of it, or '.' when most of it is free. Throws InternalError when the solution has not one offset a buffer.
 std::string draw(const Problem& problem, const Solution& solution, int width, int height);
 
 }  // namespace snug::layout

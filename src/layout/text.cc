@@ -149,6 +149,8 @@ Document parse_csv(std::string_view text, std::string_view file, Bytes alignment
 }
 
 Document read_csv(const std::filesystem::path& file, Bytes alignment) {
+  if (std::filesystem::is_directory(file))
+    throw_user(ExitCode::kBadFile, "{}: is a directory", file.string());
   std::ifstream stream(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   if (!stream) throw_user(ExitCode::kBadFile, "{}: cannot be read", file.string());
