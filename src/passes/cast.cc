@@ -1,0 +1,35 @@
+#include "passes/cast.h"
+
+#include <vector>
+
+#include "base/errors.h"
+#include "ir/operations.h"
+
+namespace snug {
+
+bool cast(Graph& graph, DType type) {
+  require(type == DType::kF32 || type == DType::kBF16 || type == DType::kF64, "cast: no training in {}",
+          dtype_name(type));
+  if (type == DType::kF32) return false;
+
+  bool changed = false;
+  for (Tensor& tensor : graph.tensors) {
+    if (tensor.storage == Storage::kValue || tensor.dtype != DType::kF32) continue;
+    if (type == DType::kBF16 && tensor.category != Category::kWeights) continue;
+    tensor.dtype = type;
+    changed = true;
+  }
+  if (!changed) return false;
+
+  for (Op& op : graph.ops) {
+    const std::vector<OperandType> inputs = operand_types(graph, op.inputs);
+    const std::vector<OperandType> outputs = operation(op.kind).infer(op.attributes, inputs);
+    require(outputs.size() == op.outputs.size(), "cast: '{}' ({}) has {} outputs instead of {}", op.name,
+            op.kind, op.outputs.size(), outputs.size());
+    for (size_t output_idx = 0; output_idx < outputs.size(); ++output_idx)
+      graph.tensor(op.outputs[output_idx]).dtype = outputs[output_idx].dtype;
+  }
+  return true;
+}
+
+}  // namespace snug
