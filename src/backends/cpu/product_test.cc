@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/test_operation.h"
@@ -136,11 +135,10 @@ TEST_P(Products, AgreeWithTheReference) {
 
 TEST_P(Products, RepeatTheirBitsForEveryNumberOfThreads) {
   for (int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
+    fast.dispatch.threads = threads;
     const TestTensor first = linear();
     EXPECT_TRUE(linear().same_bits(first)) << threads << " threads";
   }
-  omp_set_num_threads(fast.dispatch.threads);
 }
 
 constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hwy/aligned_allocator.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -141,6 +142,7 @@ inline void run_operation(std::string_view op, const Attributes& attributes,
   const TestTensor scratch(OperandType{DType::kU8, Shape{scratch_bytes.value}});
   std::memset(scratch.data(), 0xFF, static_cast<size_t>(scratch_bytes.value));
   binding.scratch = {scratch.data(), static_cast<size_t>(scratch_bytes.value)};
+  omp_set_num_threads(how.dispatch.threads);  // as CpuBackend::enqueue does
   entry.make(binding)->run(how.overwrite);
   require(scratch.guards_intact(), "{}: wrote outside its scratch", op);
   for (const auto& operands : {inputs, outputs})
