@@ -1,0 +1,197 @@
+#include "observe/plan_report.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/errors.h"
+
+namespace snug {
+namespace {
+
+// The tensors of a plan's first memory that share storage, over all their moments.
+struct Buffer {
+  std::vector<size_t> tensors;  // in order of their first moment
+  Bytes bytes;                  // of the largest
+};
+
+std::vector<Buffer> buffers_of_first_memory(const Plan& plan) {
+  std::map<int64_t, Buffer> by_number;  // tensors without a number get one of their own below 0
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const PlanTensor& tensor = plan.tensors[i];
+    if (tensor.place.memory.value != 0) continue;
+    Buffer& buffer = by_number[tensor.buffer >= 0 ? tensor.buffer : -1 - static_cast<int64_t>(i)];
+    buffer.tensors.push_back(i);
+    buffer.bytes = std::max(buffer.bytes, tensor.shape.bytes(tensor.dtype));
+  }
+  std::vector<Buffer> buffers;
+  for (auto& [number, buffer] : by_number) {
+    std::sort(buffer.tensors.begin(), buffer.tensors.end(),
+              [&](size_t a, size_t b) { return plan.tensors[a].first < plan.tensors[b].first; });
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+std::string percent(Bytes part, Bytes whole) {
+  if (whole.value <= 0) return "-";
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part.value) / static_cast<double>(whole.value));
+}
+
+// "1,234,567"
+std::string grouped(int64_t number) {
+  const std::string digits = fmt::format("{}", number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string bar(Bytes part, Bytes whole) {
+  constexpr int64_t kCells = 30;
+  if (whole.value <= 0) return "";
+  const double share = static_cast<double>(part.value) / static_cast<double>(whole.value);
+  auto cells = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * kCells + 0.5);
+  if (cells == 0 && part.value > 0) cells = 1;
+  return std::string(cells, '#');
+}
+
+}  // namespace
+
+PlanPeak plan_peak(const Plan& plan) {
+  int64_t moments = 0;
+  for (const PlanPhase& phase : plan.phases) moments += static_cast<int64_t>(phase.ops.size());
+  const std::vector<Buffer> buffers = buffers_of_first_memory(plan);
+
+  std::vector<int64_t> live(static_cast<size_t>(moments) + 1, 0);
+  for (const Buffer& buffer : buffers) {
+    int64_t counted_to = 0;
+    for (size_t i : buffer.tensors) {
+      const int64_t first = std::max(plan.tensors[i].first, counted_to);
+      const int64_t last = plan.tensors[i].last;
+      if (first >= last) continue;
+      live.at(static_cast<size_t>(first)) += buffer.bytes.value;
+      live.at(static_cast<size_t>(last)) -= buffer.bytes.value;
+      counted_to = last;
+    }
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  const int64_t peak = std::max_element(live.begin(), live.end()) - live.begin();
+
+  PlanPeak found;
+  for (const PlanPhase& phase : plan.phases) {
+    const int64_t i = peak - phase.first_moment;
+    if (i < 0 || i >= static_cast<int64_t>(phase.ops.size())) continue;
+    found.phase = phase.name;
+    found.operation = phase.ops[static_cast<size_t>(i)].name;
+  }
+  for (const Buffer& buffer : buffers) {
+    const auto holder = std::find_if(buffer.tensors.begin(), buffer.tensors.end(), [&](size_t i) {
+      return plan.tensors[i].first <= peak && peak < plan.tensors[i].last;
+    });
+    if (holder == buffer.tensors.end() || buffer.bytes.value == 0) continue;
+    const std::string& name = plan.tensors[*holder].category;
+    auto category = std::find_if(found.categories.begin(), found.categories.end(),
+                                 [&](const PlanSummary::Category& c) { return c.name == name; });
+    if (category == found.categories.end())
+      category = found.categories.insert(category, PlanSummary::Category{name, Bytes(0)});
+    category->bytes += buffer.bytes;
+    found.live += buffer.bytes;
+  }
+  return found;
+}
+
+PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, int64_t tokens_per_step,
+                      int64_t parameters) {
+  require(!plan.memories.empty(), "summarize: the plan has no memory");
+  PlanSummary summary;
+  const PlanMemory& ram = plan.memories[0];
+  summary.budget = budget;
+  summary.arena = ram.arena_bytes;
+  summary.lower_bound = ram.lower_bound_bytes;
+  summary.peak = planned_process_peak(ram.arena_bytes, reserve);
+  summary.reserve = summary.peak - summary.arena;
+  summary.fits = summary.peak <= budget;
+  summary.memories.push_back({ram.name, budget, summary.peak, ram.arena_bytes});
+  for (size_t m = 1; m < plan.memories.size(); ++m)
+    summary.memories.push_back({plan.memories[m].name, plan.memories[m].arena_bytes,
+                                plan.memories[m].arena_bytes, plan.memories[m].arena_bytes});
+
+  const PlanPeak peak = plan_peak(plan);
+  summary.categories = peak.categories;
+  summary.categories.push_back({"unused", summary.arena - peak.live});
+  summary.categories.push_back({"reserve", summary.reserve});
+  summary.peak_phase = peak.phase;
+  summary.peak_operation = peak.operation;
+
+  for (const PlanPhase& phase : plan.phases) {
+    summary.phases.push_back({phase.name, phase.repeats, phase.peak_bytes});
+    for (const PlanOp& op : phase.ops)
+      if (op.part != "load" && op.part != "save")
+        summary.step_seconds += static_cast<double>(phase.repeats) * op.seconds;
+  }
+  summary.tokens_per_step = tokens_per_step;
+  summary.parameters = parameters;
+  return summary;
+}
+
+Json plan_json(const PlanSummary& summary) {
+  Json memories = Json::array(), phases = Json::array();
+  Json categories = Json::object();
+  for (const PlanSummary::Memory& memory : summary.memories)
+    memories.push_back(Json{{"name", memory.name},
+                            {"budget_bytes", memory.budget.value},
+                            {"peak_bytes", memory.peak.value},
+                            {"arena_bytes", memory.arena.value}});
+  for (const PlanSummary::Category& category : summary.categories)
+    categories[category.name] = category.bytes.value;
+  for (const PlanSummary::Phase& phase : summary.phases)
+    phases.push_back(
+        Json{{"name", phase.name}, {"repeats", phase.repeats}, {"peak_bytes", phase.peak.value}});
+  return Json{{"format", 1},
+              {"fits", summary.fits},
+              {"budget_bytes", summary.budget.value},
+              {"peak_bytes", summary.peak.value},
+              {"arena_bytes", summary.arena.value},
+              {"reserve_bytes", summary.reserve.value},
+              {"lower_bound_bytes", summary.lower_bound.value},
+              {"memories", std::move(memories)},
+              {"categories", std::move(categories)},
+              {"phases", std::move(phases)},
+              {"peak", Json{{"phase", summary.peak_phase}, {"operation", summary.peak_operation}}},
+              {"step_seconds", summary.step_seconds},
+              {"tokens_per_step", summary.tokens_per_step},
+              {"parameters", summary.parameters}};
+}
+
+std::string plan_table(const PlanSummary& summary) {
+  std::string text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "Memory at the peak (phase {}, operation {})\n", summary.peak_phase,
+                 summary.peak_operation);
+  for (const PlanSummary::Category& category : summary.categories)
+    fmt::format_to(out, "  {:<16} {:>10} {:>7}  {}\n", category.name, format_bytes(category.bytes),
+                   percent(category.bytes, summary.peak), bar(category.bytes, summary.peak));
+  fmt::format_to(out, "  {:<16} {:>10}\n", "process peak", format_bytes(summary.peak));
+  fmt::format_to(out, "  {:<16} {:>10}\n", "budget", format_bytes(summary.budget));
+  if (summary.fits)
+    fmt::format_to(out, "  {:<16} {:>10}\n", "left", format_bytes(summary.budget - summary.peak));
+  else
+    fmt::format_to(out, "  {:<16} {:>10}  does not fit: {} bytes more are needed\n", "missing",
+                   format_bytes(summary.peak - summary.budget),
+                   grouped((summary.peak - summary.budget).value));
+  fmt::format_to(out, "Arena {} bytes, {} above the lower bound\n", grouped(summary.arena.value),
+                 percent(summary.arena - summary.lower_bound, summary.lower_bound));
+  fmt::format_to(out, "Phases            repeats   live bytes\n");
+  for (const PlanSummary::Phase& phase : summary.phases)
+    fmt::format_to(out, "  {:<16} {:>6} {:>12}  {}\n", phase.name,
+                   phase.repeats == 0 ? "-" : std::to_string(phase.repeats), format_bytes(phase.peak),
+                   bar(phase.peak, summary.arena));
+  fmt::format_to(out, "{} parameters; estimated {:.3g} s an update of {} tokens\n",
+                 grouped(summary.parameters), summary.step_seconds, grouped(summary.tokens_per_step));
+  return text;
+}
+
+}  // namespace snug

@@ -1,0 +1,110 @@
+#include "observe/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "plan/text.h"
+
+namespace snug {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Live bytes: moment 0: w 1024; moment 1: w + x 512 + scratch 300 = 1836; moment 2: w + x and y in one buffer 512 + grad 1024 =
+// 2560, the peak; moment 3: w + grad.
+constexpr std::string_view kPlan = R"(snug_plan 1
+target null
+memory ram arena=2688 lower_bound=2560
+tensor w f32[256] weights state at=ram+0 moments=[0,4) buffer=0 parameter=w
+tensor micro_step/x f32[128] activations value at=ram+1024 moments=[1,3) buffer=1
+tensor micro_step/y f32[128] activations value at=ram+1024 moments=[2,3) buffer=1
+tensor micro_step/scratch u8[300] scratch scratch at=ram+1536 moments=[1,2) buffer=2
+tensor grad f32[256] gradients carried at=ram+1600 moments=[2,4) buffer=3
+phase load repeats=0 first=0 peak=1024
+op fill w load block=-1 () -> (w) {value=0.5} flops=0 seconds=100
+phase micro_step repeats=4 first=1 peak=2560
+op gelu x forward block=0 (w) -> (micro_step/x) scratch=micro_step/scratch {} flops=0 seconds=0.5
+op gelu y backward block=0 (micro_step/x) -> (micro_step/y, grad) {} flops=0 seconds=0.25
+phase update repeats=1 first=3 peak=2048
+op adamw w update block=-1 (w, grad) -> () {} flops=0 seconds=2
+)";
+
+Reserve reserve_of(int64_t bytes) {
+  Reserve reserve;
+  reserve.resident = Bytes(bytes);
+  return reserve;
+}
+
+TEST(PlanReport, FindsThePeakAndWhatHoldsIt) {
+  const PlanPeak peak = plan_peak(parse_plan(kPlan));
+  EXPECT_EQ(peak.phase, "micro_step");
+  EXPECT_EQ(peak.operation, "y");
+  EXPECT_EQ(peak.live, Bytes(2560));
+  ASSERT_EQ(peak.categories.size(), 3u);
+  EXPECT_EQ(peak.categories[0].name, "weights");
+  EXPECT_EQ(peak.categories[0].bytes, Bytes(1024));
+  EXPECT_EQ(peak.categories[1].name, "activations");
+  EXPECT_EQ(peak.categories[1].bytes, Bytes(512));  // x and y are one buffer
+  EXPECT_EQ(peak.categories[2].name, "gradients");
+  EXPECT_EQ(peak.categories[2].bytes, Bytes(1024));
+}
+
+TEST(PlanReport, PrintsTheJsonOfThePlan) {
+  const PlanSummary summary = summarize(parse_plan(kPlan), reserve_of(1000), Bytes(5000), 4096, 256);
+  const Json json = plan_json(summary);
+  EXPECT_EQ(
+      json.dump(),
+      R"({"format":1,"fits":true,"budget_bytes":5000,"peak_bytes":3688,"arena_bytes":2688,"reserve_bytes":1000,)"
+      R"("lower_bound_bytes":2560,)"
+      R"("memories":[{"name":"ram","budget_bytes":5000,"peak_bytes":3688,"arena_bytes":2688}],)"
+      R"("categories":{"weights":1024,"activations":512,"gradients":1024,"unused":128,"reserve":1000},)"
+      R"("phases":[{"name":"load","repeats":0,"peak_bytes":1024},{"name":"micro_step","repeats":4,"peak_bytes":2560},)"
+      R"({"name":"update","repeats":1,"peak_bytes":2048}],)"
+      R"("peak":{"phase":"micro_step","operation":"y"},"step_seconds":5.0,"tokens_per_step":4096,"parameters":256})");
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(sum, json["peak_bytes"].get<int64_t>());
+}
+
+TEST(PlanReport, CountsAPeakBeforeTheArenaAsReserve) {
+  Reserve reserve = reserve_of(1000);
+  reserve.peak_so_far = Bytes(10000);
+  const PlanSummary summary = summarize(parse_plan(kPlan), reserve, Bytes(9999), 0, 0);
+  EXPECT_EQ(summary.peak, Bytes(10000));
+  EXPECT_EQ(summary.reserve, Bytes(10000 - 2688));
+  EXPECT_FALSE(summary.fits);
+}
+
+TEST(PlanReport, PrintsTheTable) {
+  EXPECT_EQ(plan_table(summarize(parse_plan(kPlan), reserve_of(1000), Bytes(5000), 4096, 1234567)),
+            R"(Memory at the peak (phase micro_step, operation y)
+  weights            1.00 KiB  27.8 %  ########
+  activations           512 B  13.9 %  ####
+  gradients          1.00 KiB  27.8 %  ########
+  unused                128 B   3.5 %  #
+  reserve              1000 B  27.1 %  ########
+  process peak       3.60 KiB
+  budget             4.88 KiB
+  left               1.28 KiB
+Arena 2,688 bytes, 5.0 % above the lower bound
+Phases            repeats   live bytes
+  load                  -     1.00 KiB  ###########
+  micro_step            4     2.50 KiB  #############################
+  update                1     2.00 KiB  #######################
+1,234,567 parameters; estimated 5 s an update of 4,096 tokens
+)");
+}
+
+TEST(PlanReport, SaysWhatIsMissing) {
+  const PlanSummary summary = summarize(parse_plan(kPlan), reserve_of(1000), Bytes(2000), 4096, 256);
+  EXPECT_FALSE(plan_json(summary)["fits"].get<bool>());
+  EXPECT_THAT(plan_table(summary),
+              AllOf(HasSubstr("missing"), HasSubstr("does not fit: 1,688 bytes more are needed")));
+}
+
+TEST(PlanReport, NeedsAMemory) { EXPECT_THROW(summarize(Plan(), Reserve(), Bytes(), 0, 0), InternalError); }
+
+}  // namespace
+}  // namespace snug

@@ -1,0 +1,28 @@
+#include "observe/reserve.h"
+
+#include <algorithm>
+
+namespace snug {
+
+Bytes page_tables_for(Bytes bytes) {
+  constexpr int64_t kPage = 4096;
+  Bytes tables;
+  for (int64_t covered = int64_t{2} << 20; covered <= int64_t{512} << 30; covered *= 512)
+    tables += Bytes((ceil_div(bytes.value, covered) + 1) * kPage);
+  return tables;
+}
+
+Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads, Bytes allowance) {
+  const Bytes stacks = kernel_stacks(std::max(threads, now.threads));
+  return {.resident = now.resident + now.page_tables,
+          .page_tables = page_tables_for(arena),
+          .kernel_stacks = stacks,
+          .allowance = allowance,
+          .peak_so_far = now.peak() + stacks};
+}
+
+Bytes planned_process_peak(Bytes arena, const Reserve& reserve) {
+  return std::max(arena + reserve.total(), reserve.peak_so_far);
+}
+
+}  // namespace snug
