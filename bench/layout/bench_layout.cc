@@ -1,11 +1,9 @@
-// bench/layout/bench_layout.cc — packs buffer traces and prints how near to the bound each came, and how long
-// it took
+// bench/layout/bench_layout.cc — packs buffer traces: how near to the bound each comes, in how much CPU time
 //
-// Usage: snug_bench_layout [--alignment BYTES] [--max_gap PERCENT] [--search_work N] [--each_order]
-// FILE.csv... Ends with 1 when a solution is not valid or its gap exceeds --max_gap. Formats:
-// src/layout/text.h.
-#include <chrono>
+// Usage: snug_bench_layout [--alignment BYTES] [--max_gap PERCENT] [--search_work N] [--each_order] FILE.csv...
+// Ends with 1 when a solution is not valid or its gap exceeds --max_gap. File format: src/layout/text.h.
 #include <cstdio>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,9 +63,9 @@ double gap_percent(Bytes peak, Bytes bound) {
 // Prints one line; returns whether the solution is valid and near enough.
 template <typename Pack>
 bool report(const std::string& file, const layout::Problem& problem, const Options& options, Pack pack) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const layout::Solution solution = pack();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   const Bytes bound = layout::max_live(problem);
   const double gap = gap_percent(solution.peak, bound);
   const layout::Check check = layout::check(problem, solution);
