@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,5 +99,8 @@ int main(int argc, char** argv) {
   } catch (const snug::UserError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(error.code());
+  } catch (const std::logic_error& error) {  // a number that is none
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(snug::ExitCode::kUsage);
   }
 }
