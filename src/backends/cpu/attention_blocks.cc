@@ -1,5 +1,7 @@
 #include "backends/cpu/attention_blocks.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,6 +27,14 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 HWY_INLINE FloatVector constant(float value) { return hn::Set(FloatTag(), value); }
 
+// Rows of a head lie a page or more apart, which no hardware prefetcher follows: asks for row `row` of a matrix.
+constexpr int64_t kRowsAhead = 6, kCacheLineBytes = 64;
+HWY_INLINE void prefetch_row(const std::byte* matrix, int64_t row, int64_t rows, int64_t stride_bytes,
+                             int64_t row_bytes) {
+  if (row >= rows) return;
+  for (int64_t at = 0; at < row_bytes; at += kCacheLineBytes) hwy::Prefetch(matrix + row * stride_bytes + at);
+}
+
 template <typename A>
 HWY_INLINE void copy_row(const A* from, int64_t columns, float factor, float* to) {
   const FloatVector f = constant(factor);
@@ -33,12 +43,15 @@ HWY_INLINE void copy_row(const A* from, int64_t columns, float factor, float* to
 
 void CopyScaled(const std::byte* from, DType dtype, int64_t from_stride, int64_t rows, int64_t columns,
                 float factor, float* to, int64_t to_stride) {
-  for (int64_t r = 0; r < rows; ++r)
+  const int64_t bytes = dtype_bytes(dtype);
+  for (int64_t r = 0; r < rows; ++r) {
+    prefetch_row(from, r + kRowsAhead, rows, from_stride * bytes, columns * bytes);
     if (dtype == DType::kBF16)
       copy_row(reinterpret_cast<const BFloat16*>(from) + r * from_stride, columns, factor,
                to + r * to_stride);
     else
       copy_row(reinterpret_cast<const float*>(from) + r * from_stride, columns, factor, to + r * to_stride);
+  }
 }
 
 template <typename A>
@@ -47,13 +60,18 @@ HWY_INLINE void store_row(const float* from, int64_t columns, float factor, A* t
   for_lanes(0, columns, [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from), f), to); });
 }
 
-void StoreScaled(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float factor,
-                 std::byte* to, DType dtype, int64_t to_stride) {
-  for (int64_t r = 0; r < rows; ++r)
+// factor_step 0: one factor for all rows; 1: one a row.
+void StoreScaled(const float* from, int64_t from_stride, int64_t rows, int64_t columns, const float* factors,
+                 int64_t factor_step, std::byte* to, DType dtype, int64_t to_stride) {
+  const int64_t bytes = dtype_bytes(dtype);
+  for (int64_t r = 0; r < rows; ++r) {
+    prefetch_row(to, r + kRowsAhead, rows, to_stride * bytes, columns * bytes);
+    const float factor = factors[r * factor_step];
     if (dtype == DType::kBF16)
       store_row(from + r * from_stride, columns, factor, reinterpret_cast<BFloat16*>(to) + r * to_stride);
     else
       store_row(from + r * from_stride, columns, factor, reinterpret_cast<float*>(to) + r * to_stride);
+  }
 }
 
 // In tiles of 4 × 4.
@@ -219,7 +237,8 @@ void copy_scaled(ConstRows from, int64_t rows, int64_t columns, float factor, fl
 
 void store_scaled(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float factor,
                   Rows to) {
-  HWY_DYNAMIC_DISPATCH(StoreScaled)(from, from_stride, rows, columns, factor, to.data, to.dtype, to.stride);
+  HWY_DYNAMIC_DISPATCH(StoreScaled)
+  (from, from_stride, rows, columns, &factor, 0, to.data, to.dtype, to.stride);
 }
 
 void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
@@ -239,11 +258,12 @@ void finish_softmax(const RunningSoftmax& running, int64_t rows, Rows y, float* 
   for (int64_t r = 0; r < rows; ++r) {
     const float sum = running.sum[r];
     const bool saw_nothing = sum == 0;
-    store_scaled(running.output + r * running.stride, running.stride, 1, running.head_dim,
-                 saw_nothing ? 0.0f : 1.0f / sum, y.from(r, 0));
     lse[r] = saw_nothing ? -std::numeric_limits<float>::infinity()
                          : static_cast<float>((running.largest[r] + std::log2(double{sum})) * kLn2);
+    running.sum[r] = saw_nothing ? 0.0f : 1.0f / sum;
   }
+  HWY_DYNAMIC_DISPATCH(StoreScaled)
+  (running.output, running.stride, rows, running.head_dim, running.sum, 1, y.data, y.dtype, y.stride);
 }
 
 void backward_block(const ScoreBlock& block, float* scores, float* d_p, const float* keep, int64_t stride,

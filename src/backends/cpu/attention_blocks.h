@@ -43,7 +43,7 @@ void row_dots(const float* a, const float* b, int64_t stride, int64_t rows, int6
 // new largest. The product with v is the caller's.
 void softmax_block(const ScoreBlock& block, float* scores, int64_t stride, const RunningSoftmax& running);
 
-// y = output / sum and lse (natural). A query that saw nothing gets y = 0 and lse = −∞.
+// y = output / sum and lse (natural); leaves 1/sum in `sum`. A query that saw nothing gets y = 0 and lse = −∞.
 void finish_softmax(const RunningSoftmax& running, int64_t rows, Rows y, float* lse);
 
 // For the transposed scores and d_p (keys, queries): scores ← p·keep, d_p ← p·(d_p·keep − dots). lse2 is lse·log₂e; `lse2` and `dots` are by
