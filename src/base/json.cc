@@ -170,6 +170,9 @@ Json parse_json(std::string_view text, std::string_view file, const JsonLimits& 
   if (static_cast<int64_t>(text.size()) > limits.size.value)
     throw_user(ExitCode::kBadFile, "{}: is {}; expected at most {}", file,
                format_bytes(Bytes(static_cast<int64_t>(text.size()))), format_bytes(limits.size));
+  // The parser takes a NUL for the end of its input and would not look at what follows.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: a NUL", file, nul + 1);
   const char* begin = text.data();
   const char* reached = begin;
   Builder builder(file, limits, begin, &reached);
@@ -207,7 +210,12 @@ std::optional<T> optional_field(const Json& json, std::string_view key, std::str
   const auto found = json.find(std::string(key));
   if (found == json.end() || found->is_null()) return std::nullopt;
   const std::optional<T> value = as<T>(*found, range);
-  if (!value) throw_unexpected(file, key, *found, expected_text<T>(range));
+  if (!value) {
+    std::string expected = expected_text<T>(range);
+    if (found->is_number() && found->get<double>() > range.last)
+      expected += fmt::format(" of at most {:.0f}", range.last);
+    throw_unexpected(file, key, *found, expected);
+  }
   return value;
 }
 

@@ -28,6 +28,7 @@ TEST(Json, RefusesWhatIsNotStrictJson) {
                                    {"// x\n1", "not valid JSON"},
                                    {"\"\xff\"", "not valid JSON"},
                                    {"[1", "not valid JSON"},
+                                   {std::string("{}\0{", 4), "f: byte 3: not valid JSON: a NUL"},
                                    {"{\"a\":1,\"b\":2,\"a\":3}", "the key \"a\" occurs twice"},
                                    {"{\"x\":{\"a\":1,\"a\":1}}", "the key \"a\" occurs twice"},
                                    {std::string(65, '['), "f: byte 65: nested deeper than 64 levels"}})

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -14,11 +16,15 @@
 
 namespace snug {
 
-// A fresh directory that is removed at the end.
+// A fresh directory that is removed at the end; in memory where the system has a place for that, since tests fsync thousands of
+// small files.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "snug-test-XXXXXX").string();
+    const std::filesystem::path memory = "/dev/shm";
+    const bool has_memory = ::access(memory.c_str(), W_OK) == 0;
+    std::string pattern =
+        ((has_memory ? memory : std::filesystem::temp_directory_path()) / "snug-test-XXXXXX").string();
     require(::mkdtemp(pattern.data()) != nullptr, "mkdtemp {}: errno {}", pattern, errno);
     path_ = pattern;
   }

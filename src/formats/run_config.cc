@@ -18,6 +18,30 @@ constexpr Bytes kLargestFile = kMiB;
 
 int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
 
+// Whether a quoted value that begins at `mark` ends on its line. yaml-cpp takes the end of the file for a missing quote, so
+// that one forgotten quote would swallow every setting after it.
+bool ends_on_its_line(std::string_view text, const YAML::Mark& mark) {
+  for (int line = 0; line < mark.line; ++line) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return true;
+    text.remove_prefix(end + 1);
+  }
+  text = text.substr(0, text.find('\n'));
+  const auto column = static_cast<size_t>(mark.column);
+  if (column >= text.size() || (text[column] != '"' && text[column] != '\''))
+    return true;  // it stands behind an anchor
+  const char quote = text[column];
+  for (size_t i = column + 1; i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"')
+      ++i;
+    else if (text[i] == quote && quote == '\'' && text.substr(i + 1, 1) == "'")
+      ++i;
+    else if (text[i] == quote)
+      return true;
+  }
+  return false;
+}
+
 // A plain scalar that every YAML reader takes for this very text, or for the number or truth value it looks
 // like.
 bool is_safe_plain(std::string_view value) {
@@ -88,6 +112,8 @@ std::vector<RunSetting> parse_run_config(std::string_view text, const std::strin
     // "?" is the tag of a plain scalar and "!" of a quoted one.
     if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty())
       refuse(fmt::format("has the tag {}", value.Tag()), "a plain value");
+    if (value.Tag() == "!" && !ends_on_its_line(text, value.Mark()))
+      refuse("has a quote that is not closed", "it closed on its line");
     settings.push_back({name, value.Scalar(), line});
   }
   return settings;
