@@ -1,7 +1,8 @@
-// observe/metrics.h — metrics.jsonl: one JSON object a line, written at once, so that a run that dies has all its lines
+// observe/metrics.h — metrics.jsonl: one JSON object a line, written at once so that no crash loses it
 //
-// Rows are built in a buffer that exists from the start: writing one allocates nothing. Numbers that are not finite are
-// null: JSON has no others. Keys are in the order of the fields below and never change their meaning.
+// Rows are built in a buffer that exists from the start: writing one allocates nothing. Numbers that are
+// not finite are null: JSON has no others. Keys are in the order of the fields below and never change their
+// meaning.
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@
 
 namespace snug {
 
-// One logged update. `loss` is the mean over the supervised tokens of all updates since the last row, `grad_norm` that of the
-// last one before clipping.
+// One logged update. `loss` is the mean over the supervised tokens of all updates since the last row,
+// `grad_norm` that of the last one before clipping.
 struct StepMetrics {
   int64_t step = 0, total_steps = 0;
   double epoch = 0;
@@ -48,7 +49,8 @@ struct RunMetrics {
 
 class MetricsWriter {
  public:
-  // Throws UserError(kIo) when the file cannot be written, here and below. Appends to an existing file when `append`.
+  // Throws UserError(kIo) when the file cannot be written, here and below. Appends to an existing file when
+  // `append`.
   MetricsWriter(std::string path, bool append);
 
   void write(const StepMetrics& row);

@@ -40,7 +40,8 @@ struct PlanSummary {
   int64_t parameters = 0;
 };
 
-// What a plan holds at its worst moment. Of tensors that share a buffer the largest counts; a tensor's padding is unused.
+// What a plan holds at its worst moment. Of tensors that share a buffer the largest counts; a tensor's
+// padding is unused.
 struct PlanPeak {
   std::string phase, operation;
   std::vector<PlanSummary::Category> categories;  // in the order of first use, without empty ones
@@ -56,7 +57,8 @@ PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, in
 // The object of `snug plan --json`, format 1; docs/options.md lists its keys.
 Json plan_json(const PlanSummary& summary);
 
-// The same as a table: bytes by category with bars, phases, the peak's operation, budget and what is left of it.
+// The same as a table: bytes by category with bars, phases, the peak's operation, budget and what is left
+// of it.
 std::string plan_table(const PlanSummary& summary);
 
 }  // namespace snug

@@ -12,8 +12,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Live bytes: moment 0: w 1024; moment 1: w + x 512 + scratch 300 = 1836; moment 2: w + x and y in one buffer 512 + grad 1024 =
-// 2560, the peak; moment 3: w + grad.
+// Live bytes: moment 0: w 1024; moment 1: w + x 512 + scratch 300 = 1836; moment 2: w + x and y in one
+// buffer 512 + grad 1024 = 2560, the peak; moment 3: w + grad.
 constexpr std::string_view kPlan = R"(snug_plan 1
 target null
 memory ram arena=2688 lower_bound=2560

@@ -112,7 +112,8 @@ std::vector<std::string> group_directories(const std::string& root, std::string_
   const auto mount = find_mount(root, controller);
   const auto path = group_path(root, controller);
   if (!mount || !path) return {};
-  // A container may see only its own part: the path is then told from the host's top, or from outside with "/..".
+  // A container may see only its own part: the path is then told from the host's top, or from outside with
+  // "/..".
   std::string below = *path;
   if (mount->top != "/" && below.starts_with(mount->top)) below = below.substr(mount->top.size());
   if (below.find("/..") != std::string::npos || (mount->top != "/" && below == *path)) below.clear();

@@ -1,7 +1,7 @@
 // observe/process_memory.h — what this process, its control groups and this machine hold, and what they allow
 //
-// Everything is read from /proc and /sys below `root`, so that tests bring their own trees. A file that is missing or
-// unreadable gives none or 0, never an error: containers hide a part of them.
+// Everything is read from /proc and /sys below `root`, so that tests bring their own trees. A file that is
+// missing or unreadable gives none or 0, never an error: containers hide a part of them.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory(const std::string& root = "");
 
-// What the kernel keeps per thread outside the process' pages; a control group charges it: 16 KiB a thread on x86-64.
+// What the kernel keeps per thread outside the process' pages; a control group charges it: 16 KiB a thread
+// on x86-64.
 Bytes kernel_stacks(int64_t threads);
 
 // /proc/meminfo.
@@ -46,16 +47,16 @@ struct MemoryGroup {
 // The groups that have a limit, from the process' own upwards; version 1 and 2, and both side by side.
 std::vector<MemoryGroup> memory_groups(const std::string& root = "");
 
-// The most memory this process may come to hold and why: the least of, for each group, limit − usage by others, and for the
-// machine, what is available + what the process holds already.
+// The most memory this process may come to hold and why: the least of, for each group, limit − usage by
+// others, and for the machine, what is available + what the process holds already.
 struct MemoryAllowance {
   Bytes bytes;
   std::string source;  // "control group /sys/fs/cgroup/…" or "machine"
 };
 MemoryAllowance memory_allowance(const std::string& root = "");
 
-// Threads that can run at the same time: the processors of the affinity mask, but no more than the processor quota of any
-// control group (rounded down, at least 1).
+// Threads that can run at the same time: the processors of the affinity mask, but no more than the
+// processor quota of any control group (rounded down, at least 1).
 int64_t default_threads(const std::string& root = "");
 
 }  // namespace snug

@@ -109,7 +109,8 @@ TEST(MemoryGroups, ReadsVersion1) {
   EXPECT_EQ(groups[0].usage, Bytes(500000));
 }
 
-// A container sees its own part of the hierarchy as the top of the mount, but may be told its path on the host.
+// A container sees its own part of the hierarchy as the top of the mount, but may be told its path on the
+// host.
 TEST(MemoryGroups, UnderstandsContainers) {
   const std::string mount = "30 25 0:24 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
   const std::map<std::string, std::string> limit = {

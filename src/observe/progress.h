@@ -2,11 +2,12 @@
 //
 // On a terminal one bar that is drawn over itself:
 //   12%|#         | 120/1000 [02:10<15:54, 1.08s/it, loss=2.314, lr=1.8e-05, gnorm=0.91, tok/s=41.2k, mem=37.9/80 GiB]
-// Otherwise one line per logged step, key=value with the keys of metrics.jsonl and then eta_seconds, in a fixed order.
-// With --no-progress neither; notes are always printed.
+// Otherwise one line per logged step, key=value with the keys of metrics.jsonl and then eta_seconds, in a
+// fixed order. With --no-progress neither; notes are always printed.
 //
-// Seconds per step and tokens per second are exponential moving averages (weight 0.1) that leave out the run's first step: it
-// pays for what happens once. Memory is the peak so far beside the planned peak. Nothing here allocates after construction.
+// Seconds per step and tokens per second are exponential moving averages (weight 0.1) that leave out the
+// run's first step: it pays for what happens once. Memory is the peak so far beside the planned peak.
+// Nothing here allocates after construction.
 #pragma once
 
 #include <array>
@@ -56,8 +57,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // After every update; `tokens` are this update's, without padding. `logged`: this step's values are complete and a line is due.
-  // A bar is drawn at most ten times a second, but always for the last step.
+  // After every update; `tokens` are this update's, without padding. `logged`: this step's values are
+  // complete and a line is due. A bar is drawn at most ten times a second, but always for the last step.
   void step(const StepMetrics& step, double tokens, bool logged);
   // A line of text between the progress: evaluation results, warnings.
   void note(std::string_view text);

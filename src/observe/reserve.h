@@ -1,16 +1,17 @@
 // observe/reserve.h — the bytes of the process that lie outside the arena, known before the arena is touched
 //
-//   reserve = resident now + page tables now          everything that exists already: libraries, threads, kernels
-//           + page tables of the arena                a page of entries per 2 MiB, 1 GiB, 512 GiB begun, plus one each
-//           + kernel stacks                           16 KiB a thread
-//           + allowance                               stated: what is still to grow
+//   reserve = resident now + page tables now    what exists already: libraries, threads, kernels
+//           + page tables of the arena          one page for each 2 MiB, 1 GiB and 512 GiB begun, and one more
+//           + kernel stacks                     16 KiB a thread
+//           + allowance                         stated: what is still to grow
 //   process peak = max(arena + reserve, the peak so far)
 //
-// Measure when the libraries are loaded, all threads run, every kernel and primitive is bound and one warm-up product of each
-// kind has run (a library takes its packing buffers then: about 8 MiB a thread for oneDNN 2.6), but no page of the
-// arena has been touched. `snug plan` does exactly what `snug train` does up to there, so that both state one number.
-// The peak is what a control group charges. VmHWM + VmPTE, which can be measured, is lower by the kernel stacks.
-// With transparent huge pages the kernel sets aside the same pages of entries (one per huge page), so the formula holds.
+// Measure when the libraries are loaded, all threads run, every kernel and primitive is bound and one
+// warm-up product of each kind has run (a library takes its packing buffers then: about 8 MiB a thread for
+// oneDNN 2.6), but no page of the arena has been touched. `snug plan` does exactly what `snug train` does
+// up to there, so that both state one number. The peak is what a control group charges. VmHWM + VmPTE,
+// which can be measured, is lower by the kernel stacks. With transparent huge pages the kernel sets aside
+// the same pages of entries (one per huge page), so the formula holds.
 #pragma once
 
 #include "base/bytes.h"
@@ -26,8 +27,7 @@ struct Reserve {
   Bytes page_tables;  // of the arena
   Bytes kernel_stacks;
   Bytes allowance;
-  Bytes
-      peak_so_far;  // VmHWM + VmPTE when it was measured, with kernel stacks: a peak that is already behind us
+  Bytes peak_so_far;  // VmHWM + VmPTE + kernel stacks when it was measured: a peak that is already behind us
 
   Bytes total() const { return resident + page_tables + kernel_stacks + allowance; }
 };
@@ -35,8 +35,8 @@ struct Reserve {
 // Page tables that map `bytes` contiguous bytes at any place, with pages of 4 KiB on x86-64.
 Bytes page_tables_for(Bytes bytes);
 
-// The reserve beside an arena of `arena` bytes. `threads`: kernel threads of the process at its busiest; at least those of `now`
-// are counted.
+// The reserve beside an arena of `arena` bytes. `threads`: kernel threads of the process at its busiest; at
+// least those of `now` are counted.
 Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads,
                         Bytes allowance = kGrowthAllowance);
 

@@ -21,7 +21,8 @@ TEST(Reserve, AddsUpItsParts) {
   const Bytes arena = 4 * kGiB;
   const Reserve reserve = compute_reserve(now, arena, 8, Bytes(1000));
   EXPECT_EQ(reserve.resident, Bytes((40 << 20) + (200 << 10)));
-  // 4 GiB = 2048 pages of entries of 2 MiB each, 4 of 1 GiB, 1 of 512 GiB; one more of each for a crooked beginning
+  // 4 GiB = 2048 pages of entries of 2 MiB each, 4 of 1 GiB, 1 of 512 GiB; one more of each for a crooked
+  // beginning
   EXPECT_EQ(reserve.page_tables, Bytes((2049 + 5 + 2) * 4096));
   EXPECT_EQ(reserve.kernel_stacks, Bytes(8 * 16 * 1024));
   EXPECT_EQ(reserve.total(), Bytes((40 << 20) + (200 << 10) + 2056 * 4096 + 8 * 16 * 1024 + 1000));
@@ -38,7 +39,8 @@ TEST(Reserve, ForgetsNoPeakThatIsBehind) {
   EXPECT_EQ(planned_process_peak(Bytes(1 << 20), reserve), Bytes((100 << 20) + 4096 + 16384));
 }
 
-// In a process of its own: the plan made before an arena is touched against what the kernel counts afterwards.
+// In a process of its own: the plan made before an arena is touched against what the kernel counts
+// afterwards.
 void expect_plan_holds(HugePages huge_pages) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);

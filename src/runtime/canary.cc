@@ -167,8 +167,8 @@ uint64_t Canary::checksum(PlanTensorId id) {
   return hash;
 }
 
-// The tensor's bytes are right as they are. Every other tensor of its buffer has lost its value, but for the state or
-// carried tensor, of which this is the new version.
+// The tensor's bytes are right as they are. Every other tensor of its buffer has lost its value, but for
+// the state or carried tensor, of which this is the new version.
 void Canary::learn(PlanTensorId id, int64_t moment) {
   const Known now{true, checksum(id), moment};
   for (PlanTensorId other : buffer_of(id)) {

@@ -1,22 +1,23 @@
-// runtime/canary.h — --check_memory: finds bytes that changed though no operation was to change them, on real runs
+// runtime/canary.h — --check_memory: finds bytes of a real run that no operation was to change
 //
 // The null backend proves that a plan is right; this finds kernels that do not keep to it. Attach with
-// executor.observe(&canary); a violation is an InternalError that names the operation, the tensor and the byte.
+// executor.observe(&canary); a violation is an InternalError that names the operation and the tensor or byte.
 //
-//   values   Each living tensor has a checksum, taken when it was written. Before an operation its inputs must still
-//            have theirs, after a phase all state and carried tensors and results: else some operation since the
-//            writing has changed bytes that were not its own, and the message says between which two.
+//   values   Each living tensor has a checksum, taken when it was written. Before an operation its inputs must
+//            still have theirs, after a phase all state and carried tensors and results: else some operation
+//            since the writing has changed bytes that were not its own. The message says between which two.
 //   guards   The kGuard bytes before and behind each output and scratch of an operation, as far as they are
 //            not its own, are the same before and after it: a write past an end is caught where it happens.
-//   dead     The bytes of a tensor are filled with 0xFF (a NaN in every floating type) when it dies, those that
-//            are free at the start of a phase then: a use after death, or of an output that was not written,
-//            becomes a NaN and not a plausible number.
+//   dead     The bytes of a tensor are filled with 0xFF (a NaN in every floating type) when it dies, those
+//            that are free at the start of a phase then: a use after death, or of an output that was not
+//            written, becomes a NaN and not a plausible number.
 //
-// Cost in bytes read or written: per operation its inputs and outputs once (checksums), its dying tensors once
-// (filling) and 4 kGuard an output; per repetition of a phase the persistent tensors twice and the free bytes of
-// the arena once. About twice the time of a step. Uses Backend::read and write alone. Allocates while attached.
-// Not done: a stray write into a living tensor far from the operation's outputs is found at the tensor's next use
-// and not at the operation that did it; one into dead bytes is not found.
+// Cost in bytes read or written: per operation its inputs and outputs once (checksums), its dying tensors
+// once (filling) and 4 kGuard an output; per repetition of a phase the persistent tensors twice and the
+// free bytes of the arena once. About twice the time of a step. Uses Backend::read and write alone.
+// Allocates while attached.
+// Not done: a stray write into a living tensor far from the operation's outputs
+// is found at the tensor's next use and not at the operation that did it; one into dead bytes is not found.
 #pragma once
 
 #include <cstdint>

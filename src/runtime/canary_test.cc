@@ -18,7 +18,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// micro_step twice: a = x + w; b = a + a; total (+)= b, with 16 KiB of nothing that the guards do not reach. update: w += total.
+// micro_step twice: a = x + w; b = a + a; total (+)= b, with 16 KiB of nothing that the guards do not
+// reach. update: w += total.
 constexpr std::string_view kPlan = R"(snug_plan 1
 target fake
 memory ram arena=16768 lower_bound=16768

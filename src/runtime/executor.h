@@ -1,8 +1,9 @@
 // runtime/executor.h — runs the phases of a plan on a backend
 //
-// Takes a Plan and a Backend and nothing else. The constructor reserves every memory and binds every operation of every
-// phase; afterwards running a phase, writing inputs and reading results allocate nothing. Operations go to one lane in
-// the order of the plan, which keeps their order: none waits for an event.
+// Takes a Plan and a Backend and nothing else. The constructor reserves every memory and binds every
+// operation of every phase; afterwards running a phase, writing inputs and reading results allocate
+// nothing. Operations go to one lane in the order of the plan, which keeps their order: none waits for an
+// event.
 #pragma once
 
 #include <chrono>
@@ -19,7 +20,8 @@ namespace snug {
 // Is `op` carried out by the host (read_tensor, write_tensor) and not by a backend?
 bool is_host_operation(const PlanOp& op);
 
-// Watches an executor: called around every operation, with everything before it completed. For canary.h and tests.
+// Watches an executor: called around every operation, with everything before it completed. For canary.h and
+// tests.
 class ExecutionObserver {
  public:
   virtual ~ExecutionObserver() = default;
@@ -36,8 +38,8 @@ class ExecutionObserver {
 
 class Executor {
  public:
-  // Carries out one host operation: streams the tensor through Executor::write or read. Called in the order of the plan
-  // with everything before it completed.
+  // Carries out one host operation: streams the tensor through Executor::write or read. Called in the order
+  // of the plan with everything before it completed.
   using HostOperation = std::function<void(const PlanOp&)>;
 
   // Plan and backend must outlive the executor. Throws what Backend::reserve and Backend::bind throw.
@@ -48,8 +50,9 @@ class Executor {
   const Plan& plan() const { return plan_; }
   Backend& backend() const { return backend_; }
 
-  // Runs all operations of a phase and waits for the last. `repetition` counts the phase's repeats from 0. Throws
-  // InternalError for a phase that the plan does not have and for a host operation when the constructor got none.
+  // Runs all operations of a phase and waits for the last. `repetition` counts the phase's repeats from 0.
+  // Throws InternalError for a phase that the plan does not have and for a host operation when the
+  // constructor got none.
   void run_phase(std::string_view name, int64_t repetition = 0);
 
   // The tensor of that name; InternalError when the plan has none. O(1).

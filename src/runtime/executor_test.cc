@@ -19,7 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// load: w by the host, bias = 10 · micro_step: y = x + bias, total (+)= y + w · update: w' = total + w · save: w by the host.
+// load: w by the host, bias = 10 · micro_step: y = x + bias, total (+)= y + w · update: w' = total + w ·
+// save: w by the host.
 constexpr std::string_view kPlan = R"(snug_plan 1
 target fake
 memory ram arena=384 lower_bound=384

@@ -1,4 +1,5 @@
-// runtime/fake_backend_test.h — a backend of the tests: a few operations on f32 over real bytes, with faults on request
+// runtime/fake_backend_test.h — a backend of the tests: a few operations on f32 over real bytes, with
+// faults on request
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@ class FakeTarget : public Target {
   double seconds(const OpQuery&, const OpCost&) const override { return 0; }
 };
 
-// Operations: `fill` (attribute value), `sum` (output = sum of the inputs, or without the last input at repetition 0 when
-// overwrite_first=1). Everything is done at once.
+// Operations: `fill` (attribute value), `sum` (output = sum of the inputs, or without the last input at
+// repetition 0 when overwrite_first=1). Everything is done at once.
 class FakeBackend : public Backend {
  public:
   // Called after the kernel of `op` ran, with the arena: to write where it should not.

@@ -1,19 +1,20 @@
 // backends/null/null_backend.h — a backend that does no arithmetic and checks every access against the plan
 //
-// It remembers for every byte of every arena which tensor wrote it last, and throws InternalError that names the
-// operation, the tensor and the bytes when
+// It remembers for every byte of every arena which tensor wrote it last, and throws InternalError that
+// names the operation, the tensor and the bytes when
 //   * an operand, output or scratch does not live at the operation's moment, or leaves the arena;
-//   * an input holds bytes that nothing has written, or that a tensor of another buffer has written since; so with
-//     what the host reads;
+//   * an input holds bytes that nothing has written, or that a tensor of another buffer has written since; so
+//     with what the host reads;
 //   * an output, a scratch or a host's write lands on bytes of a living tensor of another buffer;
-//   * an input's value was replaced in its own buffer by a later tensor (an in-place operation came too early).
-// State is written by phase "load" or the host, inputs by the host before every repetition, values by their producer.
-// At the start of each repetition of a phase the state or carried tensor of a buffer takes over what the buffer
-// holds. An accumulator of an operation with overwrite_first=1 may hold anything at repetition 0.
+//   * an input's value was replaced in its own buffer by a later tensor: an in-place operation came too early.
+// State is written by phase "load" or the host, inputs by the host before every repetition, values by their
+// producer. At the start of each repetition of a phase the state or carried tensor of a buffer takes over
+// what the buffer holds. An accumulator of an operation with overwrite_first=1 may hold anything at
+// repetition 0.
 //
-// No arena exists: plans far larger than this machine run. Reads give zeros; host_view gives bytes only for the
-// scratch of read_tensor and write_tensor. After bind nothing allocates.
-// Not done: operations of different lanes are taken in the order in which they are enqueued.
+// No arena exists: plans far larger than this machine run. Reads give zeros; host_view gives bytes only for
+// the scratch of read_tensor and write_tensor. After bind nothing allocates. Not done: operations of
+// different lanes are taken in the order in which they are enqueued.
 #pragma once
 
 #include <map>
@@ -47,7 +48,8 @@ class NullBackend : public Backend {
     int64_t moment;
     bool free_accumulator;  // overwrite_first=1
   };
-  // The pieces [first, last) of its memory that a tensor covers, and how much of it the host has written in a row.
+  // The pieces [first, last) of its memory that a tensor covers, and how much of it the host has written in
+  // a row.
   struct Piece {
     size_t first = 0, last = 0;
     int64_t host_bytes = 0;

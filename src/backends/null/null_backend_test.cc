@@ -163,7 +163,8 @@ TEST(NullBackend, FindsAReadOfOverwrittenBytes) {
   run.update();
   run.phase("save");  // its staging lies where the gradient was
   expect_violation([&] { run.read("grad"); }, "bytes [0, 64) of grad were overwritten by save/staging");
-  // The second repetition of an update adds to the gradient: without the first it would add to the staging bytes.
+  // The second repetition of an update adds to the gradient: without the first it would add to the staging
+  // bytes.
   run.write("micro_step/tokens");
   expect_violation([&] { run.phase("micro_step", 1); }, "operation grad",
                    "grad were overwritten by save/staging");
