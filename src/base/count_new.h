@@ -33,7 +33,8 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
 
 }  // namespace snug::counted_new
 
-// Not inlined: gcc would take a visible free() behind an invisible new for a mistake. NOLINTBEGIN(misc-definitions-in-headers)
+// Not inlined: gcc would take a visible free() behind an invisible new for a mistake.
+// NOLINTBEGIN(misc-definitions-in-headers)
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return snug::counted_new::allocate_or_throw(size, 1);
 }
