@@ -12,7 +12,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A graph with one forward operation, and the gradient of every floating input asked for with the first output's gradient %g.
+// A graph with one forward operation, and the gradient of every floating input asked for with the first
+// output's gradient %g.
 struct Differentiated {
   Graph graph;
   std::vector<TensorId> gradients;

@@ -1,7 +1,7 @@
 // ir/op_examples.h — one graph text for each kind of phase that together hold every operation, for tests
 //
-// Written by hand from docs/operations.md, types and all: B = 2, T = 6, C = 8, V = 20, H = 4, K = 2, D = 2, F
-// = 12.
+// Written by hand from docs/operations.md, types and all:
+// B = 2, T = 6, C = 8, V = 20, H = 4, K = 2, D = 2, F = 12.
 #pragma once
 
 #include <string_view>

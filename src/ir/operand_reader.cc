@@ -15,40 +15,38 @@ void OperandReader::refuse(const std::string& what) const {
   throw_user(ExitCode::kBadFile, "{}: {}", kind_, what);
 }
 
-OperandType OperandReader::take(std::string_view name) {
+const OperandType& OperandReader::take(std::string_view name) {
   expect(more(), "operand {} is missing: found {} operands", name, inputs_.size());
   const OperandType& type = inputs_[next_++];
   for (int64_t dim : type.shape.dims())
-    expect(dim > 0, "operand {}: found {}, expected dimensions from 1", name, type_text(type));
+    expect(dim > 0, "operand {}: found {}, expected dimensions from 1", name, type);
   (void)type.bytes();  // throws when the size exceeds 64 bits
   return type;
 }
 
-OperandType OperandReader::floating(std::string_view name, int rank) {
-  const OperandType type = take(name);
+const OperandType& OperandReader::floating(std::string_view name, int rank) {
+  const OperandType& type = take(name);
   const bool known = type.dtype == DType::kF32 || type.dtype == DType::kBF16 || type.dtype == DType::kF64;
-  expect(known, "operand {}: found {}, expected f32, bf16 or f64", name, type_text(type));
+  expect(known, "operand {}: found {}, expected f32, bf16 or f64", name, type);
   if (rank < 0)
-    expect(type.shape.rank() >= 1, "operand {}: found {}, expected at least one dimension", name,
-           type_text(type));
+    expect(type.shape.rank() >= 1, "operand {}: found {}, expected at least one dimension", name, type);
   else
     expect(type.shape.rank() == static_cast<size_t>(rank), "operand {}: found {}, expected {} dimensions",
-           name, type_text(type), rank);
+           name, type, rank);
   return type;
 }
 
-OperandType OperandReader::exactly(std::string_view name, DType dtype, const Shape& shape) {
-  const OperandType type = take(name);
-  const OperandType expected{dtype, shape};
-  expect(type == expected, "operand {}: found {}, expected {}", name, type_text(type), type_text(expected));
+const OperandType& OperandReader::exactly(std::string_view name, DType dtype, const Shape& shape) {
+  const OperandType& type = take(name);
+  if (type.dtype != dtype || type.shape != shape)
+    refuse(fmt::format("operand {}: found {}, expected {}", name, type, OperandType{dtype, shape}));
   return type;
 }
 
-OperandType OperandReader::of_rank(std::string_view name, DType dtype, int rank) {
-  const OperandType type = take(name);
+const OperandType& OperandReader::of_rank(std::string_view name, DType dtype, int rank) {
+  const OperandType& type = take(name);
   expect(type.dtype == dtype && type.shape.rank() == static_cast<size_t>(rank),
-         "operand {}: found {}, expected {} with {} dimensions", name, type_text(type), dtype_name(dtype),
-         rank);
+         "operand {}: found {}, expected {} with {} dimensions", name, type, dtype_name(dtype), rank);
   return type;
 }
 

@@ -55,11 +55,10 @@ Aliases may_first_two(const Attributes&, Inputs) { return {{0, 0, false}, {0, 1,
 
 Types infer_embedding_dtable(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("embedding_dtable", attributes, inputs);
-  const OperandType indices = reader.of_rank("indices", DType::kI32, 2);
-  const OperandType d_y = reader.floating("d_y", 3);
+  const OperandType& indices = reader.of_rank("indices", DType::kI32, 2);
+  const OperandType& d_y = reader.floating("d_y", 3);
   reader.expect(d_y.shape.dim(0) == indices.shape.dim(0) && d_y.shape.dim(1) == indices.shape.dim(1),
-                "operand d_y: found {}, expected one row for each of indices {}", type_text(d_y),
-                type_text(indices));
+                "operand d_y: found {}, expected one row for each of indices {}", d_y, indices);
   const int64_t rows = attributes.integer("rows");
   reader.expect(rows >= 1, "attribute rows: found {}, expected a number from 1", rows);
   const OperandType d_table{wide(d_y.dtype), {rows, d_y.shape.last()}};
@@ -74,15 +73,15 @@ bool is_gradient_of(DType d_y, DType activation) { return d_y == activation || d
 
 Types infer_linear_dx(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("linear_dx", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
-  const OperandType w = reader.floating("w", 2);
+  const OperandType& d_y = reader.floating("d_y");
+  const OperandType& w = reader.floating("w", 2);
   reader.done();
   const bool output_first = attributes.word("weight") == "oi";
-  reader.expect(is_gradient_of(d_y.dtype, w.dtype), "operand d_y: found {}, expected {} or {}",
-                type_text(d_y), dtype_name(w.dtype), dtype_name(wide(w.dtype)));
+  reader.expect(is_gradient_of(d_y.dtype, w.dtype), "operand d_y: found {}, expected {} or {}", d_y,
+                dtype_name(w.dtype), dtype_name(wide(w.dtype)));
   reader.expect(w.shape.dim(output_first ? 0 : 1) == d_y.shape.last(),
-                "operand w: found {}, expected {} output features as d_y {} has (weight={})", type_text(w),
-                d_y.shape.last(), type_text(d_y), attributes.word("weight"));
+                "operand w: found {}, expected {} output features as d_y {} has (weight={})", w,
+                d_y.shape.last(), d_y, attributes.word("weight"));
   return {{w.dtype, with_last(d_y.shape, w.shape.dim(output_first ? 1 : 0))}};
 }
 
@@ -92,12 +91,12 @@ double linear_dx_flops(const Attributes&, Inputs inputs) {
 
 Types infer_linear_dweight(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("linear_dweight", attributes, inputs);
-  const OperandType x = reader.floating("x");
-  const OperandType d_y = reader.floating("d_y");
-  reader.expect(is_gradient_of(d_y.dtype, x.dtype), "operand d_y: found {}, expected {} or {}",
-                type_text(d_y), dtype_name(x.dtype), dtype_name(wide(x.dtype)));
+  const OperandType& x = reader.floating("x");
+  const OperandType& d_y = reader.floating("d_y");
+  reader.expect(is_gradient_of(d_y.dtype, x.dtype), "operand d_y: found {}, expected {} or {}", d_y,
+                dtype_name(x.dtype), dtype_name(wide(x.dtype)));
   reader.expect(without_last(x.shape) == without_last(d_y.shape),
-                "operand d_y: found {}, expected the rows of x {}", type_text(d_y), type_text(x));
+                "operand d_y: found {}, expected the rows of x {}", d_y, x);
   const int64_t in = x.shape.last(), out = d_y.shape.last();
   const OperandType d_w{wide(x.dtype), attributes.word("weight") == "oi" ? Shape{out, in} : Shape{in, out}};
   read_accumulators(reader, attributes, {d_w});
@@ -111,7 +110,7 @@ double linear_dweight_flops(const Attributes&, Inputs inputs) {
 
 Types infer_linear_dbias(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("linear_dbias", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
+  const OperandType& d_y = reader.floating("d_y");
   const OperandType d_bias{wide(d_y.dtype), {d_y.shape.last()}};
   read_accumulators(reader, attributes, {d_bias});
   reader.done();
@@ -120,7 +119,7 @@ Types infer_linear_dbias(const Attributes& attributes, Inputs inputs) {
 
 Types infer_layer_norm_dx(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("layer_norm_dx", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
+  const OperandType& d_y = reader.floating("d_y");
   reader.exactly("x", d_y.dtype, d_y.shape);
   reader.exactly("w", d_y.dtype, {d_y.shape.last()});
   reader.exactly("mean", wide(d_y.dtype), without_last(d_y.shape));
@@ -131,7 +130,7 @@ Types infer_layer_norm_dx(const Attributes& attributes, Inputs inputs) {
 
 Types infer_layer_norm_dweight(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("layer_norm_dweight", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
+  const OperandType& d_y = reader.floating("d_y");
   reader.exactly("x", d_y.dtype, d_y.shape);
   reader.exactly("mean", wide(d_y.dtype), without_last(d_y.shape));
   reader.exactly("rstd", wide(d_y.dtype), without_last(d_y.shape));
@@ -143,7 +142,7 @@ Types infer_layer_norm_dweight(const Attributes& attributes, Inputs inputs) {
 
 Types infer_rms_norm_dx(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("rms_norm_dx", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
+  const OperandType& d_y = reader.floating("d_y");
   reader.exactly("x", d_y.dtype, d_y.shape);
   reader.exactly("w", d_y.dtype, {d_y.shape.last()});
   reader.exactly("rstd", wide(d_y.dtype), without_last(d_y.shape));
@@ -153,7 +152,7 @@ Types infer_rms_norm_dx(const Attributes& attributes, Inputs inputs) {
 
 Types infer_rms_norm_dweight(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("rms_norm_dweight", attributes, inputs);
-  const OperandType d_y = reader.floating("d_y");
+  const OperandType& d_y = reader.floating("d_y");
   reader.exactly("x", d_y.dtype, d_y.shape);
   reader.exactly("rstd", wide(d_y.dtype), without_last(d_y.shape));
   const OperandType d_w{wide(d_y.dtype), {d_y.shape.last()}};
@@ -181,9 +180,9 @@ std::pair<OperandType, int64_t> read_attention_gradient(OperandReader& reader, c
   reader.expect(attributes.has("stream") == (attributes.real("dropout") > 0),
                 "attribute stream is {}: expected it with dropout > 0",
                 attributes.has("stream") ? "unexpected" : "missing");
-  const OperandType d_y = reader.floating("d_y", 3);
+  const OperandType& d_y = reader.floating("d_y", 3);
   reader.expect(d_y.shape.last() % heads == 0, "operand d_y: found {}, expected a last dimension of {} heads",
-                type_text(d_y), heads);
+                d_y, heads);
   return {d_y, d_y.shape.last() / heads};
 }
 
@@ -215,7 +214,7 @@ double attention_backward_flops(const Attributes&, Inputs inputs) {
 
 Types infer_gelu_backward(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("gelu_backward", attributes, inputs);
-  const OperandType d_h = reader.floating("d_h");
+  const OperandType& d_h = reader.floating("d_h");
   reader.exactly("u", d_h.dtype, d_h.shape);
   reader.done();
   return {d_h};
@@ -223,7 +222,7 @@ Types infer_gelu_backward(const Attributes& attributes, Inputs inputs) {
 
 Types infer_swiglu_backward(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("swiglu_backward", attributes, inputs);
-  const OperandType d_h = reader.floating("d_h");
+  const OperandType& d_h = reader.floating("d_h");
   reader.exactly("gate", d_h.dtype, d_h.shape);
   reader.exactly("up", d_h.dtype, d_h.shape);
   reader.done();
@@ -238,10 +237,10 @@ Types infer_head_loss_gradient(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("head_loss_gradient", attributes, inputs);
   reader.expect(attributes.integer("chunk") >= 1, "attribute chunk: found {}, expected rows from 1",
                 attributes.integer("chunk"));
-  const OperandType x = reader.floating("x", 3);
-  const OperandType w = reader.floating("w", 2);
+  const OperandType& x = reader.floating("x", 3);
+  const OperandType& w = reader.floating("w", 2);
   reader.expect(w.dtype == x.dtype && w.shape.dim(1) == x.shape.last(),
-                "operand w: found {}, expected {} with {} input features", type_text(w), dtype_name(x.dtype),
+                "operand w: found {}, expected {} with {} input features", w, dtype_name(x.dtype),
                 x.shape.last());
   reader.exactly("targets", DType::kI32, {x.shape.dim(0), x.shape.dim(1)});
   reader.exactly("inverse_tokens", wide(x.dtype), {1});
@@ -266,8 +265,8 @@ double head_loss_gradient_flops(const Attributes& attributes, Inputs inputs) {
 
 Types infer_cross_entropy_backward(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("cross_entropy_backward", attributes, inputs);
-  const OperandType logits = reader.floating("logits", 3);
-  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", type_text(logits));
+  const OperandType& logits = reader.floating("logits", 3);
+  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", logits);
   reader.exactly("targets", DType::kI32, {logits.shape.dim(0), logits.shape.dim(1)});
   reader.exactly("inverse_tokens", logits.dtype, {1});
   reader.done();

@@ -52,15 +52,15 @@ Aliases may_first_two(const Attributes&, Inputs) { return {{0, 0, false}, {0, 1,
 
 Types infer_embedding(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("embedding", attributes, inputs);
-  const OperandType indices = reader.of_rank("indices", DType::kI32, 2);
-  const OperandType table = reader.floating("table", 2);
+  const OperandType& indices = reader.of_rank("indices", DType::kI32, 2);
+  const OperandType& table = reader.floating("table", 2);
   reader.done();
   return {{table.dtype, {indices.shape.dim(0), indices.shape.dim(1), table.shape.dim(1)}}};
 }
 
 Types infer_add(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("add", attributes, inputs);
-  const OperandType a = reader.floating("a");
+  const OperandType& a = reader.floating("a");
   reader.exactly("b", a.dtype, a.shape);
   reader.done();
   return {a};
@@ -68,14 +68,13 @@ Types infer_add(const Attributes& attributes, Inputs inputs) {
 
 // Reads x, w and the bias of a product; the output in x's type.
 OperandType read_linear(OperandReader& reader, const Attributes& attributes) {
-  const OperandType x = reader.floating("x");
-  const OperandType w = reader.floating("w", 2);
+  const OperandType& x = reader.floating("x");
+  const OperandType& w = reader.floating("w", 2);
   const bool output_first = attributes.word("weight") == "oi";
-  reader.expect(w.dtype == x.dtype, "operand w: found {}, expected {} as x", type_text(w),
-                dtype_name(x.dtype));
+  reader.expect(w.dtype == x.dtype, "operand w: found {}, expected {} as x", w, dtype_name(x.dtype));
   reader.expect(w.shape.dim(output_first ? 1 : 0) == x.shape.last(),
-                "operand w: found {}, expected {} input features as x {} has (weight={})", type_text(w),
-                x.shape.last(), type_text(x), attributes.word("weight"));
+                "operand w: found {}, expected {} input features as x {} has (weight={})", w, x.shape.last(),
+                x, attributes.word("weight"));
   const int64_t outputs = w.shape.dim(output_first ? 0 : 1);
   if (attributes.integer("bias") == 1) reader.exactly("bias", x.dtype, {outputs});
   return {x.dtype, with_last(x.shape, outputs)};
@@ -114,7 +113,7 @@ double linear_flops(const Attributes&, Inputs inputs) {
 
 Types infer_layer_norm(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("layer_norm", attributes, inputs);
-  const OperandType x = reader.floating("x");
+  const OperandType& x = reader.floating("x");
   reader.exactly("w", x.dtype, {x.shape.last()});
   reader.exactly("b", x.dtype, {x.shape.last()});
   reader.done();
@@ -124,7 +123,7 @@ Types infer_layer_norm(const Attributes& attributes, Inputs inputs) {
 
 Types infer_rms_norm(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("rms_norm", attributes, inputs);
-  const OperandType x = reader.floating("x");
+  const OperandType& x = reader.floating("x");
   reader.exactly("w", x.dtype, {x.shape.last()});
   reader.done();
   return {x, {wide(x.dtype), without_last(x.shape)}};
@@ -132,7 +131,7 @@ Types infer_rms_norm(const Attributes& attributes, Inputs inputs) {
 
 Types infer_rotary_table(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("rotary_table", attributes, inputs);
-  const OperandType positions = reader.of_rank("positions", DType::kI32, 2);
+  const OperandType& positions = reader.of_rank("positions", DType::kI32, 2);
   reader.done();
   const int64_t head_dim = attributes.integer("head_dim");
   reader.expect(head_dim >= 2 && head_dim % 2 == 0,
@@ -160,11 +159,10 @@ Types infer_rotary_table(const Attributes& attributes, Inputs inputs) {
 
 Types infer_rotary(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("rotary", attributes, inputs);
-  const OperandType x = reader.floating("x", 3);
+  const OperandType& x = reader.floating("x", 3);
   const int64_t heads = attributes.integer("heads");
   reader.expect(heads >= 1 && x.shape.last() % heads == 0 && x.shape.last() / heads % 2 == 0,
-                "operand x: found {}, expected a last dimension of {} heads of even size", type_text(x),
-                heads);
+                "operand x: found {}, expected a last dimension of {} heads of even size", x, heads);
   const Shape table{x.shape.dim(0), x.shape.dim(1), x.shape.last() / heads / 2};
   reader.exactly("cos", wide(x.dtype), table);
   reader.exactly("sin", wide(x.dtype), table);
@@ -196,9 +194,9 @@ void read_attention_data(OperandReader& reader, const Attributes& attributes, co
 Types infer_attention(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("attention", attributes, inputs);
   const auto [heads, kv_heads] = attention_heads(reader, attributes);
-  const OperandType q = reader.floating("q", 3);
-  reader.expect(q.shape.last() % heads == 0, "operand q: found {}, expected a last dimension of {} heads",
-                type_text(q), heads);
+  const OperandType& q = reader.floating("q", 3);
+  reader.expect(q.shape.last() % heads == 0, "operand q: found {}, expected a last dimension of {} heads", q,
+                heads);
   const Shape kv = with_last(q.shape, q.shape.last() / heads * kv_heads);
   reader.exactly("k", q.dtype, kv);
   reader.exactly("v", q.dtype, kv);
@@ -215,10 +213,10 @@ double flops_of_attention(const Attributes&, Inputs inputs) {
 Types infer_attention_qkv(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("attention_qkv", attributes, inputs);
   const auto [heads, kv_heads] = attention_heads(reader, attributes);
-  const OperandType qkv = reader.floating("qkv", 3);
+  const OperandType& qkv = reader.floating("qkv", 3);
   const int64_t all_heads = checked_add(heads, checked_mul(2, kv_heads));
   reader.expect(qkv.shape.last() % all_heads == 0,
-                "operand qkv: found {}, expected a last dimension of {} heads", type_text(qkv), all_heads);
+                "operand qkv: found {}, expected a last dimension of {} heads", qkv, all_heads);
   read_attention_data(reader, attributes, qkv.shape);
   reader.done();
   const OperandType y{qkv.dtype, with_last(qkv.shape, qkv.shape.last() / all_heads * heads)};
@@ -234,14 +232,14 @@ double flops_of_attention_qkv(const Attributes& attributes, Inputs inputs) {
 
 Types infer_gelu(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("gelu", attributes, inputs);
-  const OperandType u = reader.floating("u");
+  const OperandType& u = reader.floating("u");
   reader.done();
   return {u};
 }
 
 Types infer_swiglu(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("swiglu", attributes, inputs);
-  const OperandType gate = reader.floating("gate");
+  const OperandType& gate = reader.floating("gate");
   reader.exactly("up", gate.dtype, gate.shape);
   reader.done();
   return {gate};
@@ -252,7 +250,7 @@ Types infer_dropout(const Attributes& attributes, Inputs inputs) {
   const double probability = attributes.real("probability");
   reader.expect(probability >= 0 && probability < 1,
                 "attribute probability: found {}, expected 0 <= probability < 1", probability);
-  const OperandType x = reader.floating("x", 3);
+  const OperandType& x = reader.floating("x", 3);
   reader.exactly("randomness", DType::kU32, {x.shape.dim(0), 4});
   reader.done();
   return {x};
@@ -262,10 +260,10 @@ Types infer_head_loss(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("head_loss", attributes, inputs);
   reader.expect(attributes.integer("chunk") >= 1, "attribute chunk: found {}, expected rows from 1",
                 attributes.integer("chunk"));
-  const OperandType x = reader.floating("x", 3);
-  const OperandType w = reader.floating("w", 2);
+  const OperandType& x = reader.floating("x", 3);
+  const OperandType& w = reader.floating("w", 2);
   reader.expect(w.dtype == x.dtype && w.shape.dim(1) == x.shape.last(),
-                "operand w: found {}, expected {} with {} input features", type_text(w), dtype_name(x.dtype),
+                "operand w: found {}, expected {} with {} input features", w, dtype_name(x.dtype),
                 x.shape.last());
   reader.exactly("targets", DType::kI32, {x.shape.dim(0), x.shape.dim(1)});
   reader.exactly("inverse_tokens", wide(x.dtype), {1});
@@ -275,8 +273,8 @@ Types infer_head_loss(const Attributes& attributes, Inputs inputs) {
 
 Types infer_cross_entropy(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("cross_entropy", attributes, inputs);
-  const OperandType logits = reader.floating("logits", 3);
-  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", type_text(logits));
+  const OperandType& logits = reader.floating("logits", 3);
+  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", logits);
   reader.exactly("targets", DType::kI32, {logits.shape.dim(0), logits.shape.dim(1)});
   reader.exactly("inverse_tokens", logits.dtype, {1});
   reader.done();
@@ -285,10 +283,10 @@ Types infer_cross_entropy(const Attributes& attributes, Inputs inputs) {
 
 Types infer_last_logits(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("last_logits", attributes, inputs);
-  const OperandType x = reader.floating("x", 3);
-  const OperandType w = reader.floating("w", 2);
+  const OperandType& x = reader.floating("x", 3);
+  const OperandType& w = reader.floating("w", 2);
   reader.expect(w.dtype == x.dtype && w.shape.dim(1) == x.shape.last(),
-                "operand w: found {}, expected {} with {} input features", type_text(w), dtype_name(x.dtype),
+                "operand w: found {}, expected {} with {} input features", w, dtype_name(x.dtype),
                 x.shape.last());
   reader.exactly("position", DType::kI32, {1});
   reader.done();

@@ -22,8 +22,8 @@ constexpr AttributeSpec kFillAttributes[] = {{"value", Type::kReal}};
 
 Types infer_sum_squares(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("sum_squares", attributes, inputs);
-  const OperandType g = reader.floating("g");
-  reader.expect(g.dtype == DType::kF32, "operand g: found {}, expected f32", type_text(g));
+  const OperandType& g = reader.floating("g");
+  reader.expect(g.dtype == DType::kF32, "operand g: found {}, expected f32", g);
   reader.done();
   return {{DType::kF64, {1}}};
 }
@@ -40,8 +40,8 @@ Types infer_update_control(const Attributes& attributes, Inputs inputs) {
 
 Types infer_adamw(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("adamw", attributes, inputs);
-  const OperandType weight = reader.floating("weight");
-  reader.expect(weight.dtype == DType::kF32, "operand weight: found {}, expected f32", type_text(weight));
+  const OperandType& weight = reader.floating("weight");
+  reader.expect(weight.dtype == DType::kF32, "operand weight: found {}, expected f32", weight);
   for (std::string_view name : {"m", "v", "g"}) reader.exactly(name, DType::kF32, weight.shape);
   reader.exactly("hyperparameters", DType::kF32, {4});
   reader.exactly("control", DType::kF32, {4});
@@ -71,8 +71,8 @@ Types infer_fill(const Attributes& attributes, Inputs inputs) {
 
 Types infer_narrow_weight(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("narrow_weight", attributes, inputs);
-  const OperandType master = reader.floating("master");
-  reader.expect(master.dtype == DType::kF32, "operand master: found {}, expected f32", type_text(master));
+  const OperandType& master = reader.floating("master");
+  reader.expect(master.dtype == DType::kF32, "operand master: found {}, expected f32", master);
   reader.done();
   return {{DType::kBF16, master.shape}};
 }

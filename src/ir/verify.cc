@@ -38,7 +38,7 @@ class Verifier {
       expect(is_graph_name(tensor.name), "\"{}\" is not a tensor name", tensor.name);
       expect(names.insert(tensor.name).second, "two tensors are named %{}", tensor.name);
       for (int64_t dim : tensor.shape.dims())
-        expect(dim > 0, "%{} has shape {}", tensor.name, to_string(tensor.shape));
+        if (dim <= 0) fail(fmt::format("%{} has shape {}", tensor.name, to_string(tensor.shape)));
       try {
         (void)tensor.shape.bytes(tensor.dtype);
       } catch (const UserError& error) {
@@ -148,7 +148,7 @@ class Verifier {
         // The host narrows while it reads where a plan has no f32 master; a fill is f32 always.
         const bool may_narrow = info.by_host && found[0].dtype == DType::kBF16;
         expect(found[0].dtype == DType::kF32 || may_narrow, "%{} is {}, expected f32{}",
-               graph_.tensor(op_->outputs[0]).name, type_text(found[0]), info.by_host ? " or bf16" : "");
+               graph_.tensor(op_->outputs[0]).name, found[0], info.by_host ? " or bf16" : "");
         expected = found;
       }
       if (info.by_host)
@@ -156,7 +156,7 @@ class Verifier {
       expect(found.size() == expected.size(), "found {} outputs, expected {}", found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i)
         expect(found[i] == expected[i], "output %{} is {}, expected {}", graph_.tensor(op_->outputs[i]).name,
-               type_text(found[i]), type_text(expected[i]));
+               found[i], expected[i]);
     } catch (const UserError& error) {
       fail(error.what());
     }

@@ -26,7 +26,8 @@ class ForwardBuilder {
   // Operations appended from now on belong to this block; -1: to none.
   void set_block(int32_t block) { block_ = block; }
 
-  // Appends an operation; outputs are named after it, further ones with the given suffixes. Returns the first output.
+  // Appends an operation; outputs are named after it, further ones with the given suffixes. Returns the first
+  // output.
   TensorId add(std::string_view kind, const std::string& name, std::vector<TensorId> inputs,
                Attributes attributes = {}, const std::vector<std::string>& suffixes = {});
   // The same, all outputs.
@@ -35,7 +36,8 @@ class ForwardBuilder {
 
   // x through dropout, or x itself when the probability is 0 or the graph is not for training.
   TensorId dropout(const std::string& name, TensorId x, double probability);
-  // Completes an attention: adds heads, kv_heads, scale and the dropout's attributes, document_starts and randomness.
+  // Completes an attention: adds heads, kv_heads, scale and the dropout's attributes, document_starts and
+  // randomness.
   TensorId attention(std::string_view kind, const std::string& name, std::vector<TensorId> inputs,
                      int64_t heads, int64_t kv_heads, int64_t head_dim, double dropout);
   // The head on x: the result of the graph.

@@ -1,4 +1,5 @@
-// models/llama.h — Llama (Touvron et al. 2023): rotary positions, RMSNorm before each half of a block, SwiGLU, grouped-query attention
+// models/llama.h — Llama (Touvron et al. 2023): rotary positions, RMSNorm before each half of a block,
+// SwiGLU, grouped-query attention
 #pragma once
 
 #include "models/model.h"

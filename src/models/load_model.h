@@ -6,7 +6,8 @@
 
 namespace snug {
 
-// Reads config.json alone. Throws UserError(kBadFile) as formats/model_directory.h and the family's configuration do.
+// Reads config.json alone. Throws UserError(kBadFile) as formats/model_directory.h and the family's
+// configuration do.
 Model load_model(const ModelDirectory& directory);
 
 }  // namespace snug

@@ -1,7 +1,9 @@
-// models/model.h — a model as plain data (its parameters in file order, its configuration) and its forward graph
+// models/model.h — a model as plain data (its parameters in file order, its configuration) and its forward
+// graph
 //
-// Parameters are the file's tensors, in their own orientation: GPT-2's product weights are (in, out), Llama's (out, in). A tied head has
-// no parameter of its own. One file a family (gpt2.cc, llama.cc) knows names, shapes, initialisers and the forward.
+// Parameters are the file's tensors, in their own orientation: GPT-2's product weights are (in, out), Llama's
+// (out, in). A tied head has no parameter of its own. One file a family (gpt2.cc, llama.cc) knows names,
+// shapes, initialisers and the forward.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +51,12 @@ struct Model {
 // Number of elements of all parameters. Throws UserError on overflow.
 int64_t parameter_count(const Model& model);
 
-// What the forward is for. kTrain has the dropouts of the configuration; kEvaluate has none; kGenerate ends in logits of one position.
+// What the forward is for. kTrain has the dropouts of the configuration; kEvaluate has none; kGenerate ends
+// in logits of one position.
 enum class Purpose : uint8_t { kTrain, kEvaluate, kGenerate };
 
-// Rows of logits that exist at a time in head_loss: a function of nothing, so that no budget changes any product.
+// Rows of logits that exist at a time in head_loss: a function of nothing, so that no budget changes any
+// product.
 inline constexpr int64_t kHeadChunkRows = 1024;
 
 // The forward graph of `batch` samples of `length` positions, everything floating in f32, part kForward.
@@ -60,13 +64,14 @@ inline constexpr int64_t kHeadChunkRows = 1024;
 //   inputs   those of these that are used: tokens, targets, positions, document_starts i32(B,T), inverse_tokens f32(1),
 //            randomness u32(B,4) (only when a dropout is active), position i32(1) (kGenerate)
 //   result   `loss` f32(1), or for kGenerate `logits` f32(B,V) of row `position`
-// Operations are named after the module: "h.3.attn.c_attn", "layers.3.self_attn.q_proj". A dropout's `stream` is the FNV-1a hash of the
-// name of its operation. Graph name: "micro_step", "evaluate", "generate_LENGTH". Throws UserError(kUsage) when batch or
-// length is not positive or length exceeds max_positions.
+// Operations are named after the module: "h.3.attn.c_attn", "layers.3.self_attn.q_proj". A dropout's `stream`
+// is the FNV-1a hash of the name of its operation. Graph name: "micro_step", "evaluate", "generate_LENGTH".
+// Throws UserError(kUsage) when batch or length is not positive or length exceeds max_positions.
 Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t length);
 
-// The parameter that a file's tensor `stored` holds: its own name, the name without the base model's prefix (files of GPT2Model or
-// LlamaModel alone), or a tied head stored beside its embedding. None: the model has no such tensor.
+// The parameter that a file's tensor `stored` holds: its own name, the name without the base model's prefix
+// (files of GPT2Model or LlamaModel alone), or a tied head stored beside its embedding. None: the model has
+// no such tensor.
 std::optional<std::string> model_parameter(const Model& model, std::string_view stored);
 // `stored` is a tied head's own copy of the embedding: it must equal it.
 bool is_tied_copy(const Model& model, std::string_view stored);
