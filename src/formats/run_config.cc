@@ -1,5 +1,6 @@
 #include "formats/run_config.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -15,8 +16,6 @@ namespace snug {
 namespace {
 
 constexpr Bytes kLargestFile = kMiB;
-
-int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
 
 // Whether a quoted value that begins at `mark` ends on its line. yaml-cpp takes the end of the file for a missing quote, so
 // that one forgotten quote would swallow every setting after it.
@@ -76,47 +75,98 @@ std::string quoted(std::string_view value) {
   return text + '"';
 }
 
+// Takes the parser's events and refuses at the first that a flat file has not. Building yaml-cpp's own nodes first would be
+// unsafe: its LoadAll never ends on a file with a stray bracket, and adds an empty document for ever.
+class FlatMapReader : public YAML::EventHandler {
+ public:
+  FlatMapReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+
+  std::vector<RunSetting> take() { return std::move(settings_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) refuse_line(mark, "a second document; expected one");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    if (in_map_) container(mark, "a nested map");
+    in_map_ = true;
+  }
+  void OnMapEnd() override {}
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    container(mark, "a list");
+  }
+  void OnSequenceEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    if (!in_map_) return;  // an empty file
+    if (!has_key_) refuse_line(mark, "a key that is not a word");
+    refuse("has no value", "one (\"\" for an empty text)");
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { container(mark, "an alias"); }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    if (!in_map_) refuse_line(mark, "expected \"key: value\" lines");
+    if (anchor != 0) container(mark, "an anchor");
+    if (!has_key_) {
+      key_ = value;
+      line_ = mark.line + 1;
+      has_key_ = true;
+      if (const auto [before, is_new] = line_of_key_.emplace(key_, line_); !is_new)
+        refuse(fmt::format("is given again (first on line {})", before->second), "each key once");
+      return;
+    }
+    // "?" is the tag of a plain scalar and "!" of a quoted one.
+    if (tag != "?" && tag != "!" && !tag.empty()) refuse(fmt::format("has the tag {}", tag), "a plain value");
+    if (tag == "?" && (value == "~" || value == "null" || value == "Null" || value == "NULL"))
+      refuse("has no value", "one (\"\" for an empty text)");
+    if (tag == "!" && !ends_on_its_line(text_, mark))
+      refuse("has a quote that is not closed", "it closed on its line");
+    settings_.push_back({key_, value, line_});
+    has_key_ = false;
+  }
+
+ private:
+  [[noreturn]] void refuse_line(const YAML::Mark& mark, std::string_view what) const {
+    throw_user(ExitCode::kUsage, "{}: line {}: {}", file_, mark.line + 1, what);
+  }
+  [[noreturn]] void refuse(std::string_view what, std::string_view expected) const {
+    throw_user(ExitCode::kUsage, "{}: line {}: {} {}; expected {}", file_, line_, key_, what, expected);
+  }
+  // Something other than a word stands where a key, a value or the whole map is expected.
+  [[noreturn]] void container(const YAML::Mark& mark, std::string_view what) const {
+    if (!in_map_) refuse_line(mark, "expected \"key: value\" lines");
+    if (!has_key_) refuse_line(mark, "a key that is not a word");
+    refuse(fmt::format("has {}", what), "one value");
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  std::vector<RunSetting> settings_;
+  std::map<std::string, int> line_of_key_;
+  int documents_ = 0;
+  bool in_map_ = false;
+  bool has_key_ = false;
+  std::string key_;
+  int line_ = 0;
+};
+
 }  // namespace
 
 std::vector<RunSetting> parse_run_config(std::string_view text, const std::string& file) {
-  std::vector<YAML::Node> documents;
+  FlatMapReader reader(text, file);
   try {
-    documents = YAML::LoadAll(std::string(text));
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(reader)) {
+    }
   } catch (const YAML::Exception& error) {
     throw_user(ExitCode::kUsage, "{}: line {}: not valid YAML: {}", file, error.mark.line + 1, error.msg);
   }
-  std::vector<RunSetting> settings;
-  if (documents.empty() || (documents.size() == 1 && documents[0].IsNull())) return settings;
-  if (documents.size() > 1)
-    throw_user(ExitCode::kUsage, "{}: line {}: a second document; expected one", file, line_of(documents[1]));
-  const YAML::Node& top = documents[0];
-  if (!top.IsMap())
-    throw_user(ExitCode::kUsage, "{}: line {}: expected \"key: value\" lines", file, line_of(top));
-
-  std::map<std::string, int> line_of_key;
-  for (const auto& item : top) {
-    const YAML::Node& key = item.first;
-    const YAML::Node& value = item.second;
-    if (!key.IsScalar())
-      throw_user(ExitCode::kUsage, "{}: line {}: a key that is not a word", file, line_of(key));
-    const std::string& name = key.Scalar();
-    const int line = line_of(key);
-    const auto refuse = [&](std::string_view what, std::string_view expected) {
-      throw_user(ExitCode::kUsage, "{}: line {}: {} {}; expected {}", file, line, name, what, expected);
-    };
-    if (const auto [before, is_new] = line_of_key.emplace(name, line); !is_new)
-      refuse(fmt::format("is given again (first on line {})", before->second), "each key once");
-    if (value.IsMap()) refuse("has a nested map", "one value");
-    if (value.IsSequence()) refuse("has a list", "one value");
-    if (value.IsNull()) refuse("has no value", "one (\"\" for an empty text)");
-    // "?" is the tag of a plain scalar and "!" of a quoted one.
-    if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty())
-      refuse(fmt::format("has the tag {}", value.Tag()), "a plain value");
-    if (value.Tag() == "!" && !ends_on_its_line(text, value.Mark()))
-      refuse("has a quote that is not closed", "it closed on its line");
-    settings.push_back({name, value.Scalar(), line});
-  }
-  return settings;
+  return reader.take();
 }
 
 std::vector<RunSetting> read_run_config(const std::string& path) {

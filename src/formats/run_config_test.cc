@@ -60,11 +60,15 @@ TEST(RunConfig, RefusesWithKeyAndLine) {
            {"a: \"back\\\"\n", "line 1: a has a quote that is not closed"},
            {"a: 1\n b: 2\n", "run.yaml: line 2: not valid YAML"},
            {"a: *nowhere\n", "not valid YAML"},
+           {"a: &x 1\nb: *x\n", "line 1: a has an anchor; expected one value"},
+           {"]", "run.yaml: line 1: not valid YAML"},
+           {"a: 1\n}\n", "run.yaml: line 2: not valid YAML"},
            {"a: {b: {c: 1}}\n", "line 1: a has a nested map"}}) {
     SCOPED_TRACE(c.text);
     expect_user_error(ExitCode::kUsage, c.message, [&] { parse(c.text); });
   }
-  expect_user_error(ExitCode::kUsage, "not valid YAML", [] { parse(std::string(100'000, '[')); });
+  expect_user_error(ExitCode::kUsage, "expected \"key: value\" lines",
+                    [] { parse(std::string(100'000, '[')); });
 }
 
 TEST(RunConfig, ReadsAFile) {
