@@ -75,6 +75,7 @@ bool accumulate(Graph& graph) {
     graph.ops[op_idx] = std::move(op);
     changed = true;
   }
+  if (changed) canonicalize(graph);
   return changed;
 }
 

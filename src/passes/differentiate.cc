@@ -101,8 +101,9 @@ class ReverseSweep {
               parameter.name);
       name_gradient(d, "d." + parameter.parameter);
       Tensor& gradient = graph_.tensor(d);
-      require(gradient.shape == parameter.shape, "differentiate: the gradient of '{}' is {} instead of {}",
-              parameter.name, to_string(gradient.shape), to_string(parameter.shape));
+      if (gradient.shape != parameter.shape)
+        throw_internal("differentiate: the gradient of '{}' is {} instead of {}", parameter.name,
+                       to_string(gradient.shape), to_string(parameter.shape));
       gradient.category = Category::kGradients;
       graph_.results.push_back(d);
     }

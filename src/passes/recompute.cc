@@ -48,6 +48,7 @@ class Recompute {
       ops_.push_back(std::move(op));
     }
     graph_.ops = std::move(ops_);
+    canonicalize(graph_);
     return true;
   }
 
@@ -102,7 +103,6 @@ std::vector<TensorId> dropped_values(const Graph& graph, RecomputePolicy policy)
   std::vector<bool> kept(graph.tensors.size(), false);
   const std::vector<int32_t> producer = producers(graph);
   for (const Op& op : graph.ops) {
-    if (op.part != Part::kForward) continue;
     for (TensorId input : op.inputs) {
       const int32_t producer_idx = producer[input.index()];
       if (producer_idx >= 0 && graph.ops[static_cast<size_t>(producer_idx)].block != op.block)

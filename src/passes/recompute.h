@@ -32,8 +32,8 @@ enum class RecomputePolicy {
   kBlock,  // keep only what crosses from one transformer block to the next
 };
 
-// The forward values that a policy drops. kBlock: everything that a block makes and that no forward operation
-// outside reads, attention statistics included.
+// The forward values that a policy drops. kBlock: everything that a block makes and that no operation outside the block reads,
+// attention statistics included.
 std::vector<TensorId> dropped_values(const Graph& graph, RecomputePolicy policy);
 
 // Returns whether a backward operation read one of them.

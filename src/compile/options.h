@@ -1,0 +1,41 @@
+// compile/options.h — what a plan is compiled for: plain data with defaults
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "compile/phases.h"
+#include "compile/runner.h"
+#include "passes/recompute.h"
+
+namespace snug {
+
+// What weights and activations are stored in. bf16 keeps f32 master weights for training (docs/operations.md).
+enum class Precision : uint8_t { kF32, kBF16 };
+
+struct CompileOptions {
+  int64_t batch = 1;         // samples of a micro-step
+  int64_t length = 0;        // positions of a sample; also of evaluation
+  int64_t eval_batch = 1;    // samples of an evaluation
+  int64_t accumulation = 1;  // micro-steps an update
+  Precision precision = Precision::kF32;
+  RecomputePolicy recompute = RecomputePolicy::kNone;
+  OptimizerOptions optimizer;
+
+  // Which phases the plan has besides load. Without `train` there are no masters, moments or gradients.
+  bool train = true;
+  bool evaluate = false;
+  bool save = true;
+  std::vector<int64_t> generate_lengths;  // one phase generate_<length> each, of one sample
+
+  // Every fused operation as its plain decomposition: for tests and comparisons.
+  bool plain = false;
+  // Optional passes that shall not run: optional_passes() names them.
+  std::vector<std::string> disabled_passes;
+  Bytes staging = kMiB;              // scratch through which the host streams a tensor in load and save
+  PassObserver* observer = nullptr;  // sees every graph after every pass; outlives the call
+};
+
+}  // namespace snug

@@ -1,0 +1,161 @@
+#include "compile/pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "analysis/cost.h"
+#include "analysis/liveness.h"
+#include "base/errors.h"
+#include "compile/lower.h"
+#include "layout/check.h"
+#include "layout/pack.h"
+#include "passes/accumulate.h"
+#include "passes/cast.h"
+#include "passes/decompose.h"
+#include "passes/differentiate.h"
+#include "passes/fuse.h"
+#include "passes/in_place.h"
+#include "plan/check.h"
+
+namespace snug {
+namespace {
+
+constexpr std::array<std::string_view, 2> kOptionalPasses = {"fuse", "in_place"};
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void check_options(const CompileOptions& options) {
+  const auto at_least_one = [](std::string_view name, int64_t value) {
+    if (value < 1) throw_user(ExitCode::kUsage, "{}: found {}, expected at least 1", name, value);
+  };
+  if (options.train) {
+    at_least_one("batch", options.batch);
+    at_least_one("accumulation", options.accumulation);
+  }
+  if (options.evaluate) at_least_one("eval_batch", options.eval_batch);
+  if (options.train || options.evaluate) at_least_one("length", options.length);
+  for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
+  at_least_one("staging", options.staging.value);
+  if (!options.train && !options.evaluate && options.generate_lengths.empty())
+    throw_user(ExitCode::kUsage,
+               "nothing to plan for: expected at least one of train, evaluate and generate_lengths");
+  for (const std::string& pass : options.disabled_passes)
+    if (std::find(kOptionalPasses.begin(), kOptionalPasses.end(), pass) == kOptionalPasses.end())
+      throw_user(ExitCode::kUsage, "disabled_passes: '{}' is no optional pass; expected one of {}", pass,
+                 fmt::join(kOptionalPasses, ", "));
+}
+
+// The passes over one graph of the model, and why each stands where it does.
+Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t batch, int64_t length,
+                  const CompileOptions& options) {
+  const bool trains = purpose == Purpose::kTrain;
+  Graph graph = runner.build([&] { return build_forward(model, purpose, batch, length); });
+
+  // Types first: everything that later passes append takes its type from what is there.
+  const DType type = options.precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
+  runner.run("cast", graph, [&](Graph& g) { return cast(g, type); });
+  // Now the backward exists, and with it the knowledge of what is needed until when.
+  if (trains) runner.run("differentiate", graph, differentiate);
+  // Before anything is fused or shares storage: it clones forward operations, which must still be free of both.
+  if (trains)
+    runner.run("recompute", graph,
+               [&](Graph& g) { return recompute(g, dropped_values(g, options.recompute)); });
+  // Uses are final from here on, so pairs can be judged by them. One of these two is of no effect.
+  if (!options.plain) runner.run("fuse", graph, fuse);
+  if (options.plain) runner.run("decompose", graph, decompose);
+  // After decompose: whichever operations make the gradients now get the accumulators.
+  if (trains && options.accumulation > 1) runner.run("accumulate", graph, accumulate);
+  // Last: an alias is only right as long as nobody adds a use.
+  runner.run("in_place", graph, in_place);
+  return graph;
+}
+
+Program build_program(Runner& runner, const Model& model, const CompileOptions& options) {
+  // Forward and backward, evaluation and generation come from the model; load, update and save from its parameters alone.
+  std::vector<Phase> model_phases;
+  if (options.train)
+    model_phases.push_back(
+        {.graph = model_phase(runner, model, Purpose::kTrain, options.batch, options.length, options),
+         .repeats = options.accumulation});
+  if (options.evaluate)
+    model_phases.push_back(
+        {.graph = model_phase(runner, model, Purpose::kEvaluate, options.eval_batch, options.length, options),
+         .repeats = 0});
+  for (int64_t length : options.generate_lengths)
+    model_phases.push_back(
+        {.graph = model_phase(runner, model, Purpose::kGenerate, 1, length, options), .repeats = 0});
+  const std::vector<PlannedParameter> parameters =
+      planned_parameters(model_phases.front().graph, options.train);
+
+  // In the order in which they first run, so that the moments of what one phase leaves to another do not wrap around.
+  Program program;
+  program.phases.push_back({.graph = runner.build([&] { return load_graph(parameters); }), .repeats = 0});
+  for (Phase& phase : model_phases) {
+    program.phases.push_back(std::move(phase));
+    if (program.phases.back().graph.name == "micro_step")
+      program.phases.push_back(
+          {.graph = runner.build([&] { return update_graph(parameters, options.optimizer); }), .repeats = 1});
+  }
+  if (options.save)
+    program.phases.push_back({.graph = runner.build([&] { return save_graph(parameters); }), .repeats = 0});
+  return program;
+}
+
+}  // namespace
+
+std::span<const std::string_view> optional_passes() { return kOptionalPasses; }
+
+Compiled compile(const Model& model, const CompileOptions& options, const Target& target) {
+  const Clock::time_point start = Clock::now();
+  check_options(options);
+  Compiled compiled;
+  CompileReport& report = compiled.report;
+
+  // 1. What is computed, in which order: a graph a phase.
+  Runner runner(options.disabled_passes, options.observer);
+  compiled.program = build_program(runner, model, options);
+  check_supported(compiled.program, target);
+
+  // 2. How long every byte is held, and the most that any moment holds.
+  const Timeline timeline = liveness(compiled.program, target, options.staging);
+  report.phases = phase_peaks(compiled.program, timeline, target.alignment());
+  report.peak = largest_peak(report.phases);
+
+  // 3. Where every byte lies. The packer is not its own judge.
+  const Clock::time_point packing = Clock::now();
+  compiled.layout = packing_problem(timeline, target.alignment());
+  const layout::Solution solution = layout::pack(compiled.layout);
+  const layout::Check verdict = layout::check(compiled.layout, solution);
+  require(static_cast<bool>(verdict), "layout of order {}: {}", solution.order, verdict.message);
+  require(solution.peak >= report.peak.bytes, "layout: {} bytes are below the {} that are live at one moment",
+          solution.peak.value, report.peak.bytes.value);
+  report.layout_seconds = seconds_since(packing);
+
+  // 4. The plan, judged by code that shares nothing with what made it.
+  compiled.plan = lower(compiled.program, timeline, solution, report.phases, target);
+  const std::vector<std::string> violations = check_plan(compiled.plan, target.alignment());
+  require(violations.empty(), "plan: {}", fmt::join(violations, "; "));
+
+  report.passes = runner.timings();
+  report.layout_order = solution.order;
+  report.arena = solution.peak;
+  report.lower_bound = report.peak.bytes;
+  report.sum_of_sizes = layout::sum_of_sizes(compiled.layout);
+  report.gap = static_cast<double>(report.arena.value) / static_cast<double>(report.lower_bound.value) - 1;
+  report.parameters = parameter_count(model);
+  const UpdateFlops flops = update_flops(compiled.program);
+  report.update_flops = flops.needed;
+  report.recompute_flops = flops.repeated;
+  for (const PlanPhase& phase : compiled.plan.phases)
+    for (const PlanOp& op : phase.ops)
+      report.update_seconds += op.seconds * static_cast<double>(phase.repeats);
+  report.seconds = seconds_since(start);
+  return compiled;
+}
+
+}  // namespace snug

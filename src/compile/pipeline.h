@@ -1,0 +1,52 @@
+// compile/pipeline.h — the compiler: a model and options become a Plan and a report on it
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/peak.h"
+#include "compile/options.h"
+#include "ir/graph.h"
+#include "layout/layout.h"
+#include "models/model.h"
+#include "plan/plan.h"
+#include "plan/target.h"
+
+namespace snug {
+
+struct CompileReport {
+  std::vector<PassTiming> passes;  // in the order in which they ran, phase by phase
+  double seconds = 0;              // of the whole compilation
+  double layout_seconds = 0;       // of packing and judging it
+
+  std::string layout_order;  // which order of packing won
+  Bytes arena, lower_bound;  // what the layout needs, and what none can go below
+  Bytes sum_of_sizes;        // what the buffers would take without sharing a byte
+  double gap = 0;            // arena / lower_bound − 1: 0 is perfect
+
+  std::vector<PhasePeak> phases;  // in plan order, each with its bytes by category
+  PhasePeak peak;                 // the largest of them
+
+  int64_t parameters = 0;      // elements
+  double update_flops = 0;     // needed by one update: forward and backward of all its micro-steps
+  double recompute_flops = 0;  // repeated in one update
+  double update_seconds = 0;   // of one update, as the target estimates it
+};
+
+struct Compiled {
+  Plan plan;
+  CompileReport report;
+  Program program;         // the graphs after the last pass
+  layout::Problem layout;  // one buffer each; its offsets are in the plan
+};
+
+// Throws UserError(kUsage) for options out of range, an unknown or indispensable pass among disabled_passes, or an operation that the
+// target refuses; InternalError when the layout's or the plan's judge finds a fault.
+Compiled compile(const Model& model, const CompileOptions& options, const Target& target);
+
+// The passes that disabled_passes may name. Without them the numbers are the same; the plan needs more bytes.
+std::span<const std::string_view> optional_passes();
+
+}  // namespace snug
