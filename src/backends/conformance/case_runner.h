@@ -43,8 +43,10 @@ std::vector<cpu::KernelOption> implementations(const Call& call, const Tensors& 
 // The largest |a − b| / (|b| + mean |b|); equal values, infinities and NaNs among them, differ by 0.
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);
 
-// Seconds of one run of a call, measured over at least a fifth of a second.
-double measure_seconds(const Call& call, const Tensors& tensors, DType activation,
-                       const CallOptions& options);
+// Time of one run of a call, the mean over at least a fifth of a second. On a machine that others use, processor time is the steadier.
+struct Measured {
+  double seconds = 0, processor_seconds = 0;  // elapsed; of all threads together
+};
+Measured measure(const Call& call, const Tensors& tensors, DType activation, const CallOptions& options);
 
 }  // namespace snug::conformance

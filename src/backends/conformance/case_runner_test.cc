@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <random>
 
 namespace snug::conformance {
@@ -164,8 +165,7 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
   return largest;
 }
 
-double measure_seconds(const Call& call, const Tensors& tensors, DType activation,
-                       const CallOptions& options) {
+Measured measure(const Call& call, const Tensors& tensors, DType activation, const CallOptions& options) {
   Bound bound(call, tensors, activation, options);
   const std::vector<OperandType> inputs = input_types(call, tensors),
                                  outputs = output_types(call, activation);
@@ -181,11 +181,12 @@ double measure_seconds(const Call& call, const Tensors& tensors, DType activatio
   kernel->run(false);
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  double seconds = 0;
+  const std::clock_t processor_begin = std::clock();
   for (int runs = 1;; ++runs) {
     kernel->run(false);
-    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (seconds >= 0.2) return seconds / runs;
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (seconds >= 0.2)
+      return {seconds / runs, static_cast<double>(std::clock() - processor_begin) / CLOCKS_PER_SEC / runs};
   }
 }
 

@@ -263,8 +263,8 @@ TEST(Speed, OfEveryImplementationAtTheShapesOfAModel) {
   if (std::getenv("SNUG_CONFORMANCE_SPEED") == nullptr)
     GTEST_SKIP() << "set SNUG_CONFORMANCE_SPEED=1 to measure";
   const cpu::Dispatch dispatch = cpu::choose_dispatch(1);
-  fmt::print("{:<24} {:<16} {:<5} {:>7} {:>10} {:>10} {:>8} {:>8}\n", "operation", "implementation", "type",
-             "threads", "ms", "ns/element", "GB/s", "GF/s");
+  fmt::print("{:<24} {:<16} {:<5} {:>7} {:>10} {:>10} {:>14} {:>8} {:>8}\n", "operation", "implementation",
+             "type", "threads", "ms", "ns/element", "cpu ns/element", "GB/s", "GF/s");
   for (const OpCase& op_case : speed_cases())
     for (const DType activation : op_case.activations) {
       Tensors tensors = given_tensors(op_case, activation);
@@ -280,11 +280,12 @@ TEST(Speed, OfEveryImplementationAtTheShapesOfAModel) {
           for (const CaseTensor& output : call.outputs)
             bytes += static_cast<double>(output.shape.bytes(element_dtype(output.element, activation)).value);
           for (const int threads : {1, 2}) {
-            const double seconds = measure_seconds(
+            const auto [seconds, processor] = measure(
                 call, tensors, activation, {with_threads(dispatch, threads), option.entry->implementation});
-            fmt::print("{:<24} {:<16} {:<5} {:>7} {:>10.3f} {:>10.3f} {:>8.1f} {:>8.1f}\n", call.op,
+            fmt::print("{:<24} {:<16} {:<5} {:>7} {:>10.3f} {:>10.3f} {:>14.3f} {:>8.1f} {:>8.1f}\n", call.op,
                        option.entry->implementation, dtype_name(activation), threads, seconds * 1e3,
-                       seconds * 1e9 / elements, bytes / seconds * 1e-9, call.flops / seconds * 1e-9);
+                       seconds * 1e9 / elements, processor * 1e9 / elements, bytes / seconds * 1e-9,
+                       call.flops / seconds * 1e-9);
           }
         }
     }
