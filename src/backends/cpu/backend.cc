@@ -2,11 +2,24 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/onednn.h"
 #include "base/errors.h"
 
 namespace snug::cpu {
+namespace {
+
+// Columns of the widest f32 product inside an operation. Weights that are widened in panels make narrower ones: this is a bound.
+int64_t product_columns(const OpQuery& query) {
+  if (query.op.starts_with("linear")) return query.outputs[0].shape.last();
+  if (query.op.starts_with("head_loss"))
+    return std::max(query.inputs[1].shape.dim(0), query.inputs[1].shape.dim(1));
+  return 0;
+}
+
+}  // namespace
 
 CpuBackend::CpuBackend(const Dispatch& dispatch, const CpuRates& rates) : target_(dispatch, rates) {
   omp_set_dynamic(0);
@@ -45,6 +58,8 @@ KernelId CpuBackend::bind(const Plan& plan, const PlanOp& op) {
   require(static_cast<int64_t>(binding.scratch.size()) >= needed.value,
           "{} ({}): the {} kernel needs {} bytes of scratch, the plan gives {}", op.name, op.op,
           entry.implementation, needed.value, binding.scratch.size());
+  library_bytes_ = std::max(library_bytes_,
+                            sgemm_buffer_bytes(product_columns(query), dispatch.cpu_class, dispatch.threads));
   kernels_.push_back({entry.make(binding), op.attributes.integer_or("overwrite_first", 0) != 0});
   return KernelId(kernels_.size() - 1);
 }
@@ -89,6 +104,12 @@ std::span<std::byte> CpuBackend::range_of(const PlanTensor& tensor, int64_t begi
           "{}: bytes [{}, {}) leave the tensor of {} bytes", tensor.name, begin,
           begin + static_cast<int64_t>(count), bytes.size());
   return bytes.subspan(static_cast<size_t>(begin), count);
+}
+
+Bytes CpuBackend::arena_bytes() const {
+  Bytes total;
+  for (const Reservation& arena : arenas_) total += arena.committed();
+  return total;
 }
 
 }  // namespace snug::cpu

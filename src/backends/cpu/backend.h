@@ -21,7 +21,7 @@ class CpuBackend : public Backend {
   // With rates from elsewhere; measures nothing.
   CpuBackend(const Dispatch& dispatch, const CpuRates& rates);
 
-  const Target& target() const override { return target_; }
+  const CpuTarget& target() const override { return target_; }
   void reserve(const Plan& plan, MemoryId memory) override;
   KernelId bind(const Plan& plan, const PlanOp& op) override;
   Event enqueue(KernelId kernel, LaneId lane, std::span<const Event> waits, int64_t repetition) override;
@@ -29,6 +29,13 @@ class CpuBackend : public Backend {
   void write(const PlanTensor& tensor, int64_t begin, std::span<const std::byte> source) override;
   void read(const PlanTensor& tensor, int64_t begin, std::span<std::byte> destination) override;
   std::span<std::byte> host_view(const PlanTensor& tensor) override;
+
+  // Bytes of all arenas that are reserved and touched.
+  Bytes arena_bytes() const;
+
+  // What the libraries take from the heap at most while any kernel bound so far runs, and give back. It lies outside the arena and is not
+  // resident between kernels.
+  Bytes library_bytes() const { return library_bytes_; }
 
   // Huge pages for arenas reserved from now on; the system's own choice unless set.
   void set_huge_pages(HugePages huge_pages) { huge_pages_ = huge_pages; }
@@ -47,6 +54,7 @@ class CpuBackend : public Backend {
   HugePages huge_pages_ = HugePages::kSystem;
   std::vector<Reservation> arenas_;  // by memory; size 0 until reserved
   std::vector<Bound> kernels_;       // by KernelId
+  Bytes library_bytes_;
 };
 
 }  // namespace snug::cpu

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "backends/cpu/kernel_list.h"
+#include "backends/cpu/onednn.h"
 #include "base/errors.h"
 
 namespace snug::cpu {
@@ -86,6 +86,18 @@ TEST(CpuBackend, RefusesAnOperationThatNoKernelTakesAndSmallScratch) {
                                 " refuses: the CPU backend has no operation of this name")
                                    .c_str());
   }
+}
+
+// An addition multiplies nothing (384 columns of slack a thread · 192 · 4 bytes); a head over 50,000 tokens fills both
+// threads' blocks of 10,000 columns.
+TEST(CpuBackend, KnowsWhatLibrariesTakeOutsideTheArena) {
+  Plan plan = addition();
+  CpuBackend backend({CpuClass::kAvx2, 2, "test"}, kRates);
+  backend.reserve(plan, MemoryId(0));
+  EXPECT_EQ(backend.library_bytes(), Bytes());
+  backend.bind(plan, plan.phases[0].ops[0]);
+  EXPECT_EQ(backend.library_bytes(), Bytes(2 * 384 * 192 * 4));
+  EXPECT_EQ(sgemm_buffer_bytes(50000, CpuClass::kAvx2, 2), Bytes(2 * 10384 * 192 * 4));
 }
 
 TEST(CpuTarget, EstimatesByTheSlowerOfProductsAndTraffic) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/errors.h"
 
 namespace snug::cpu {
@@ -162,6 +163,13 @@ void sgemm(bool transpose_a, bool transpose_b, int64_t M, int64_t N, int64_t K, 
         "dnnl_sgemm");
 }
 
+Bytes sgemm_buffer_bytes(int64_t N, CpuClass cpu_class, int threads) {
+  constexpr int64_t kColumnBlock = 10000, kRowBlock = 384;
+  const int64_t depth = cpu_class == CpuClass::kAvx2 ? 192 : 384;
+  const int64_t columns = std::min(ceil_div(N, threads), kColumnBlock) + kRowBlock;
+  return Bytes(4 * checked_mul(columns * depth, threads));
+}
+
 struct Matmul::Impl {
   Primitive primitive;
   Memory a, b, c, scratchpad;
@@ -222,6 +230,11 @@ void Matmul::run(const std::byte* a, const std::byte* b, std::byte* c, std::byte
   }
   check(dnnl_primitive_execute(impl_->primitive.get(), stream(), count, args.data()), "primitive_execute");
   check(dnnl_stream_wait(stream()), "stream_wait");
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
 double warm_up_products(int threads) {

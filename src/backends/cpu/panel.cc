@@ -1,59 +1,16 @@
 #include "backends/cpu/panel.h"
 
-#include "backends/cpu/bfloat16.h"
 #include "backends/cpu/vector_targets.h"
-#include "base/errors.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/panel.cc"
+#define HWY_TARGET_INCLUDE "backends/cpu/panel_vector.h"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which includes this file once for every target.
-#include <hwy/highway.h>
+// After foreach_target.h:
+#include "backends/cpu/panel_vector.h"
 
-#include "backends/cpu/vector_io.h"
+#include "backends/cpu/bfloat16.h"
+#include "base/errors.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace snug::cpu {
-namespace HWY_NAMESPACE {
-
-void WidenRow(const BFloat16* from, int64_t columns, float* to) {
-  for_lanes(0, columns, [&](auto lanes) HWY_ATTR { lanes.store(lanes.load(from), to); });
-}
-
-template <typename A, typename Bias>
-HWY_INLINE void finish_row(const float* product, const Bias* bias, const A* residual, int64_t columns, A* y) {
-  for_lanes(0, columns, [&](auto lanes) HWY_ATTR {
-    FloatVector x = lanes.load(product);
-    if (bias != nullptr) x = hn::Add(x, lanes.load(bias));
-    if (residual != nullptr) x = hn::Add(lanes.load(residual), rounded_vector<A>(x));
-    lanes.store(x, y);
-  });
-}
-
-template <typename A>
-HWY_INLINE void finish_row(const float* product, const std::byte* bias, DType bias_dtype,
-                           const std::byte* residual, int64_t columns, std::byte* y) {
-  if (bias_dtype == DType::kBF16)
-    finish_row(product, reinterpret_cast<const BFloat16*>(bias), reinterpret_cast<const A*>(residual),
-               columns, reinterpret_cast<A*>(y));
-  else
-    finish_row(product, reinterpret_cast<const float*>(bias), reinterpret_cast<const A*>(residual), columns,
-               reinterpret_cast<A*>(y));
-}
-
-void FinishRow(const float* product, const std::byte* bias, DType bias_dtype, const std::byte* residual,
-               int64_t columns, DType dtype, std::byte* y) {
-  if (dtype == DType::kBF16)
-    finish_row<BFloat16>(product, bias, bias_dtype, residual, columns, y);
-  else
-    finish_row<float>(product, bias, bias_dtype, residual, columns, y);
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace snug::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 #include <cstring>
 
 namespace snug::cpu {
@@ -99,4 +56,3 @@ void finish_rows(ConstRows product, ConstRows bias, ConstRows residual, int64_t 
 }
 
 }  // namespace snug::cpu
-#endif  // HWY_ONCE

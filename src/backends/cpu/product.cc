@@ -30,6 +30,12 @@ constexpr int64_t kWeightPanelMultiple = 64;
 
 bool is_product_type(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
+// Whether oneDNN multiplies bf16 here at all: asked once, for making a primitive takes long.
+const std::optional<std::string>& bf16_matmul_refusal() {
+  static const std::optional<std::string> refusal = Matmul::refusal({.m = kPanelRows, .n = 64, .k = 64});
+  return refusal;
+}
+
 std::optional<std::string> type_refusal(const OpQuery& query, const Dispatch& dispatch, bool native) {
   for (const auto& operands : {query.inputs, query.outputs})
     for (const OperandType& type : operands)
@@ -42,7 +48,7 @@ std::optional<std::string> type_refusal(const OpQuery& query, const Dispatch& di
   if (query.inputs[0].dtype != DType::kBF16 || query.inputs[1].dtype != DType::kBF16)
     return fmt::format("multiplies bf16 by bf16, not {} by {}", dtype_name(query.inputs[0].dtype),
                        dtype_name(query.inputs[1].dtype));
-  return std::nullopt;
+  return bf16_matmul_refusal();
 }
 
 enum class Epilogue { kNone, kGelu, kAdd };
@@ -308,10 +314,8 @@ std::vector<OperandType> types(const std::vector<Operand>& operands) {
 }
 
 template <bool kNative>
-std::optional<std::string> rows_refusal(const OpQuery& query, const Dispatch& dispatch) {
-  if (auto reason = type_refusal(query, dispatch, kNative)) return reason;
-  if (!kNative) return std::nullopt;
-  return Matmul::refusal(rows_shape(query, true).matmul(kPanelRows));
+std::optional<std::string> product_refusal(const OpQuery& query, const Dispatch& dispatch) {
+  return type_refusal(query, dispatch, kNative);
 }
 
 template <bool kNative>
@@ -325,13 +329,6 @@ template <bool kNative>
 std::unique_ptr<Kernel> make_rows(const Binding& b) {
   const std::vector<OperandType> inputs = types(b.inputs), outputs = types(b.outputs);
   return std::make_unique<RowsTimesWeight>(b, rows_shape({b.op, inputs, outputs, b.attributes}, kNative));
-}
-
-template <bool kNative>
-std::optional<std::string> dweight_refusal(const OpQuery& query, const Dispatch& dispatch) {
-  if (auto reason = type_refusal(query, dispatch, kNative)) return reason;
-  if (!kNative) return std::nullopt;
-  return Matmul::refusal(dweight_shape(query, true).matmul(true));
 }
 
 template <bool kNative>
@@ -349,12 +346,12 @@ std::unique_ptr<Kernel> make_dweight(const Binding& b) {
 
 template <bool kNative>
 constexpr KernelEntry rows_entry(std::string_view op) {
-  return {op, kNative ? "onednn_bf16" : "onednn", rows_refusal<kNative>, rows_scratch_bytes<kNative>,
+  return {op, kNative ? "onednn_bf16" : "onednn", product_refusal<kNative>, rows_scratch_bytes<kNative>,
           make_rows<kNative>};
 }
 template <bool kNative>
 constexpr KernelEntry dweight_entry() {
-  return {"linear_dweight", kNative ? "onednn_bf16" : "onednn", dweight_refusal<kNative>,
+  return {"linear_dweight", kNative ? "onednn_bf16" : "onednn", product_refusal<kNative>,
           dweight_scratch_bytes<kNative>, make_dweight<kNative>};
 }
 

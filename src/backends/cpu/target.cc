@@ -25,7 +25,7 @@ constexpr size_t kStackBytes = 256 * 1024;
 }
 
 double copy_bytes_per_second(int threads) {
-  constexpr size_t kBytes = 32 * 1024 * 1024;
+  constexpr size_t kBytes = 16 * 1024 * 1024;
   constexpr int kRepeats = 3;
   const auto from = std::make_unique<std::byte[]>(kBytes), to = std::make_unique<std::byte[]>(kBytes);
   double best_seconds = std::numeric_limits<double>::infinity();

@@ -16,7 +16,7 @@ struct CpuRates {
 };
 
 // Makes OpenMP's threads and oneDNN's internal buffers exist, as every later step will have them, and
-// measures on the way. Takes about 0.2 s on two cores and 64 MiB while it runs. Whoever measures what lies
+// measures on the way. Takes about 0.2 s on two cores and 32 MiB while it runs. Whoever measures what lies
 // outside the arena calls this first.
 CpuRates warm_up(const Dispatch& dispatch);
 
