@@ -1,11 +1,22 @@
 #include "passes/cast.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/errors.h"
 #include "ir/operations.h"
 
 namespace snug {
+namespace {
+
+// An operation without floating inputs (rotary_table) is told its type by the attribute `out`.
+bool takes_out_f64(const OperationInfo& info) {
+  return std::any_of(info.attributes.begin(), info.attributes.end(), [](const AttributeSpec& attribute) {
+    return attribute.name == "out" && attribute.choices == "f64";
+  });
+}
+
+}  // namespace
 
 bool cast(Graph& graph, DType type) {
   require(type == DType::kF32 || type == DType::kBF16 || type == DType::kF64, "cast: no training in {}",
@@ -22,6 +33,7 @@ bool cast(Graph& graph, DType type) {
   if (!changed) return false;
 
   for (Op& op : graph.ops) {
+    if (type == DType::kF64 && takes_out_f64(operation(op.kind))) op.attributes.set("out", "f64");
     const std::vector<OperandType> inputs = operand_types(graph, op.inputs);
     const std::vector<OperandType> outputs = operation(op.kind).infer(op.attributes, inputs);
     require(outputs.size() == op.outputs.size(), "cast: '{}' ({}) has {} outputs instead of {}", op.name,
