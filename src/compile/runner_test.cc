@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/errors.h"
 #include "ir/text.h"
 
@@ -57,6 +60,24 @@ TEST(Runner, TellsTheObserverAndKeepsTimes) {
   ASSERT_EQ(runner.timings().size(), 4u);
   EXPECT_TRUE(runner.timings()[2].enabled);
   EXPECT_FALSE(runner.timings()[3].enabled);
+}
+
+TEST(Runner, DumpsWhatChanged) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "snug_runner_dumps";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  DumpFolder dump(folder.string());
+  Runner runner({}, &dump);
+  Graph graph = runner.build(small_graph);
+  runner.run("idle", graph, [](Graph&) { return false; });
+  runner.run("rename", graph, rename_op);
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files.push_back(entry.path().filename().string());
+  EXPECT_THAT(files, testing::UnorderedElementsAre("00-evaluate-build.ir", "02-evaluate-rename.ir"));
+  std::ifstream file(folder / "02-evaluate-rename.ir");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(parse_graph(text) == graph);
 }
 
 TEST(Runner, CatchesLies) {

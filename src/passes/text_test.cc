@@ -3,6 +3,7 @@
 //   # CASE name                 begins a case; what follows up to the next CASE is the graph
 //   # RUN: differentiate, fuse  the passes, in order (see kPasses)
 //   # UNCHANGED                 the last pass must say that it changed nothing, and be right
+//   # REFUSED: text             the last pass must throw, and its message contains text
 //   # LABEL: text               a line that contains text, searched from the beginning
 //   # CHECK: text               a line after the last match that contains text
 //   # NEXT: text                the line right after the last match contains text
@@ -56,6 +57,7 @@ struct Case {
   std::vector<std::string> passes;
   std::vector<Directive> checks;
   bool unchanged = false;
+  std::string refused;
 };
 
 void PrintTo(const Case& c, std::ostream* stream) { *stream << c.file << ": " << c.name; }
@@ -76,18 +78,26 @@ std::vector<Case> read_cases() {
     std::ifstream stream(path);
     std::string line;
     for (int number = 1; std::getline(stream, line); ++number) {
-      static const std::regex kDirective("# (CASE|RUN|UNCHANGED|LABEL|CHECK|NEXT|NOT)(?:[: ] *(.*))?");
+      static const std::regex kDirective(
+          "# (CASE|RUN|UNCHANGED|REFUSED|LABEL|CHECK|NEXT|NOT)(?:[: ] *(.*))?");
       std::smatch found;
       if (std::regex_match(line, found, kDirective)) {
         const std::string word = found[1], text = trimmed(found[2]);
         if (word == "CASE") {
-          cases.push_back(
-              {.file = path.filename().string(), .name = text, .graph = {}, .passes = {}, .checks = {}});
+          cases.push_back({.file = path.filename().string(),
+                           .name = text,
+                           .graph = {},
+                           .passes = {},
+                           .checks = {},
+                           .unchanged = false,
+                           .refused = {}});
         } else if (word == "RUN") {
           std::stringstream list(text);
           for (std::string pass; std::getline(list, pass, ',');) cases.back().passes.push_back(trimmed(pass));
         } else if (word == "UNCHANGED") {
           cases.back().unchanged = true;
+        } else if (word == "REFUSED") {
+          cases.back().refused = text;
         } else {
           cases.back().checks.push_back({word, text, number});
         }
@@ -173,10 +183,19 @@ TEST_P(PassText, GivesWhatTheFileSays) {
   ASSERT_FALSE(c.passes.empty()) << "a case without RUN";
   for (size_t pass_idx = 0; pass_idx < c.passes.size(); ++pass_idx) {
     ASSERT_TRUE(kPasses.contains(c.passes[pass_idx])) << c.passes[pass_idx];
+    const bool last = pass_idx + 1 == c.passes.size();
+    if (last && !c.refused.empty()) {
+      try {
+        kPasses.at(c.passes[pass_idx])(graph);
+        ADD_FAILURE() << "not refused: " << c.refused;
+      } catch (const std::exception& error) {
+        EXPECT_NE(std::string(error.what()).find(c.refused), std::string::npos) << error.what();
+      }
+      return;
+    }
     const Graph before = graph;
     const bool changed = kPasses.at(c.passes[pass_idx])(graph);
     EXPECT_EQ(changed, graph != before) << c.passes[pass_idx] << " lies";
-    const bool last = pass_idx + 1 == c.passes.size();
     EXPECT_EQ(changed, !(last && c.unchanged)) << c.passes[pass_idx] << "\n" << print(graph);
     verify(graph, c.passes[pass_idx]);
   }
