@@ -117,9 +117,25 @@ TEST_P(HeadKernels, LastLogitsAreTheRowsOfOnePosition) {
 INSTANTIATE_TEST_SUITE_P(Shapes, HeadKernels,
                          testing::Values(HeadCase{kF32, 1, 5, 8, 11, 2}, HeadCase{kF32, 2, 9, 33, 501, 4},
                                          HeadCase{kF32, 2, 20, 16, 64, 64},  // one chunk of all 40 rows
-                                         HeadCase{kBF16, 1, 21, 40, 130, 8},
-                                         // 4 Mi elements / 70000 → 64 tokens a weight panel, the last of 6
-                                         HeadCase{kBF16, 1, 3, 70000, 70, 1}));
+                                         HeadCase{kBF16, 1, 21, 40, 130, 8}));
+
+// 4 Mi elements / 70000 → 64 tokens a widened weight panel, the last of 6.
+TEST(Head, AWideBf16WeightIsWidenedInParts) {
+  constexpr int64_t kC = 70000, kV = 70;
+  const Attributes attributes{{"chunk", int64_t{1}}, {"dweight", int64_t{0}}, {"accumulate", int64_t{0}}};
+  const TestTensor x = TestTensor::random({kBF16, {1, 2, kC}}, 1),
+                   w = TestTensor::random({kBF16, {kV, kC}}, 2, 0.004),
+                   targets = TestTensor::of({kI32, {1, 2}}, {65, 3}),
+                   inverse_tokens = TestTensor::of({kF32, {1}}, {1});
+  TestTensor loss({kF32, {1}}), d_x(x.type()), expected_loss({kF32, {1}}), expected_d_x(x.type());
+  const Dispatch dispatch = choose_dispatch(2);
+  run_operation("head_loss_gradient", attributes, {&x, &w, &targets, &inverse_tokens}, {&loss, &d_x},
+                {dispatch, "chunked"});
+  run_operation("head_loss_gradient", attributes, {&x, &w, &targets, &inverse_tokens},
+                {&expected_loss, &expected_d_x}, {dispatch, "reference"});
+  EXPECT_LT(largest_difference(loss.values(), expected_loss.values()), 1e-5);
+  EXPECT_LT(largest_difference(d_x.values(), expected_d_x.values()), 8e-3);
+}
 
 TEST(Head, WithNothingSupervisedOverwritesWithZeros) {
   const TestRun run{choose_dispatch(1), "chunked", true};
