@@ -1,0 +1,171 @@
+// The master test: how a plan saves memory and where it puts things changes no bit of what is computed.
+//
+// Each case trains the same tiny model on the same batches with dropout on, once kept whole and laid out by the compiler, and once
+// in another way; losses, gradient norms, weights, master weights and moments are compared as bytes.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "base/errors.h"
+#include "plan/check.h"
+#include "tiny_models.h"
+#include "training_run.h"
+
+namespace snug {
+namespace {
+
+constexpr int64_t kBatch = 2, kLength = 33, kUpdates = 3;
+
+// One way of running the same computation.
+struct Way {
+  RecomputePolicy recompute = RecomputePolicy::kNone;
+  std::vector<std::string> disabled = {};
+  std::function<void(Plan&)> rewrite = {};
+  int threads = 2;
+  double dropout = 0.1;
+};
+
+struct Base {
+  std::string family;
+  Precision precision = Precision::kF32;
+  int64_t accumulation = 1;
+};
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::map<std::string, std::vector<std::byte>> state;
+  Bytes arena;
+  size_t operations = 0;  // of the micro-step
+};
+
+Outcome train(const Base& base, const Way& way) {
+  const Model model =
+      base.family == "gpt2" ? tiny_gpt2({.dropout = way.dropout}) : tiny_llama({.dropout = way.dropout});
+  const ParameterFiles weights = ParameterFiles::from_scratch(model, 7);
+  CompileOptions options;
+  options.batch = kBatch;
+  options.length = kLength;
+  options.precision = base.precision;
+  options.accumulation = base.accumulation;
+  options.recompute = way.recompute;
+  options.disabled_passes = way.disabled;
+  options.optimizer = {.weight_decay = 0.1, .max_grad_norm = 0.5};
+  TrainingRun run(model, weights, {.compile = options, .threads = way.threads, .rewrite = way.rewrite});
+  const std::vector<std::string> violations = check_plan(run.plan());
+  EXPECT_TRUE(violations.empty()) << violations.front();
+
+  Outcome outcome;
+  for (int64_t update = 0; update < kUpdates; ++update) {
+    std::vector<Batch> micro_batches;
+    for (int64_t i = 0; i < base.accumulation; ++i)
+      micro_batches.push_back(random_batch(kBatch, kLength, model.vocabulary, 11, update,
+                                           (update * base.accumulation + i) * kBatch));
+    const UpdateResult result = run.update(micro_batches, 3e-3f);
+    EXPECT_EQ(result.control.applied, 1);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.control.norm);
+  }
+  outcome.state = run.state();
+  outcome.arena = run.plan().memories.at(0).arena_bytes;
+  outcome.operations = run.plan().phase("micro_step")->ops.size();
+  return outcome;
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+void expect_same(const Outcome& a, const Outcome& b) {
+  EXPECT_TRUE(same_bits(a.losses, b.losses))
+      << testing::PrintToString(a.losses) << " and " << testing::PrintToString(b.losses);
+  EXPECT_TRUE(same_bits(a.norms, b.norms))
+      << testing::PrintToString(a.norms) << " and " << testing::PrintToString(b.norms);
+  ASSERT_EQ(a.state.size(), b.state.size());
+  for (const auto& [name, bytes] : a.state) {
+    ASSERT_TRUE(b.state.contains(name)) << name;
+    EXPECT_TRUE(same_bits(bytes, b.state.at(name))) << name << " differs";
+  }
+}
+
+class Invariance : public testing::TestWithParam<Base> {
+ protected:
+  // Each case needs the plain run; it is the same for all.
+  const Outcome& plain() {
+    static std::map<std::string, Outcome> known;
+    const Base& base = GetParam();
+    const std::string key =
+        fmt::format("{} {} {}", base.family, precision_name(base.precision), base.accumulation);
+    const auto found = known.find(key);
+    return found != known.end() ? found->second : known.emplace(key, train(base, {})).first->second;
+  }
+};
+
+TEST_P(Invariance, TheComparisonCanFail) {
+  // Every update sees other numbers, and dropout reaches the losses: equal bits mean something.
+  const Outcome& dropped = plain();
+  EXPECT_NE(dropped.losses[0], dropped.losses[1]);
+  const Outcome whole = train(GetParam(), {.dropout = 0});
+  EXPECT_NE(dropped.losses[0], whole.losses[0]);
+  for (const auto& [name, bytes] : whole.state)
+    EXPECT_FALSE(same_bits(bytes, dropped.state.at(name))) << name << " does not depend on the masks";
+}
+
+TEST_P(Invariance, RepeatsItself) { expect_same(plain(), train(GetParam(), {})); }
+
+TEST_P(Invariance, RecomputedBlocks) {
+  const Outcome recomputed = train(GetParam(), {.recompute = RecomputePolicy::kBlock});
+  EXPECT_GT(recomputed.operations, plain().operations) << "nothing was recomputed";
+  expect_same(plain(), recomputed);
+}
+
+TEST_P(Invariance, WithoutInPlace) { expect_same(plain(), train(GetParam(), {.disabled = {"in_place"}})); }
+
+TEST_P(Invariance, WithoutFusion) {
+  const Outcome plain_operations = train(GetParam(), {.disabled = {"fuse"}});
+  EXPECT_GT(plain_operations.operations, plain().operations) << "nothing was fused";
+  expect_same(plain(), plain_operations);
+}
+
+TEST_P(Invariance, RecomputedBlocksWithoutInPlaceOrFusion) {
+  expect_same(plain(),
+              train(GetParam(), {.recompute = RecomputePolicy::kBlock, .disabled = {"in_place", "fuse"}}));
+}
+
+TEST_P(Invariance, NoTwoBuffersShareAByte) {
+  const Outcome spread = train(GetParam(), {.rewrite = spread_layout});
+  EXPECT_GT(spread.arena, plain().arena);
+  expect_same(plain(), spread);
+}
+
+TEST_P(Invariance, BuffersPlacedInAnotherOrder) {
+  for (uint64_t seed : {1, 2})
+    expect_same(plain(), train(GetParam(), {.rewrite = [seed](Plan& plan) { shuffled_layout(plan, seed); }}));
+  expect_same(plain(), train(GetParam(), {.recompute = RecomputePolicy::kBlock,
+                                          .rewrite = [](Plan& plan) { shuffled_layout(plan, 3); }}));
+}
+
+TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
+  for (int threads : {1, 3}) {
+    const Outcome first = train(GetParam(), {.threads = threads});
+    expect_same(first, train(GetParam(), {.threads = threads}));
+    expect_same(first, train(GetParam(), {.recompute = RecomputePolicy::kBlock, .threads = threads}));
+    for (size_t i = 0; i < first.losses.size(); ++i)
+      EXPECT_NEAR(first.losses[i], plain().losses[i], 2e-2) << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, Invariance,
+                         testing::Values(Base{"gpt2", Precision::kF32, 1}, Base{"gpt2", Precision::kF32, 3},
+                                         Base{"gpt2", Precision::kBF16, 1}, Base{"gpt2", Precision::kBF16, 3},
+                                         Base{"llama", Precision::kF32, 1}, Base{"llama", Precision::kF32, 3},
+                                         Base{"llama", Precision::kBF16, 1},
+                                         Base{"llama", Precision::kBF16, 3}),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}_{}", test.param.family,
+                                              precision_name(test.param.precision), test.param.accumulation);
+                         });
+
+}  // namespace
+}  // namespace snug

@@ -1,0 +1,152 @@
+// Ten AdamW steps of every model fixture against PyTorch's (tools/make_fixtures.py): losses, norms, gradients, weights.
+//
+// Tolerances. PyTorch's own float32 lies up to 2e-7 (losses), 5e-6 (norms), 2e-6 of the largest magnitude (gradients)
+// and 1.4e-5 (final weights, absolute) from float64 (tools/README.md).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixture.h"
+
+namespace snug {
+namespace {
+
+constexpr double kLossTolerance = 1e-5;      // relative, float32
+constexpr double kNormTolerance = 1e-4;      // relative; after ten steps weights differ too
+constexpr double kGradientTolerance = 1e-4;  // of the tensor's largest magnitude
+constexpr double kBf16LossTolerance = 1e-2;  // relative, against CPU autocast
+// Of a weight after ten steps. A step moves a weight by up to the learning rate 1e-3 whatever its gradient's size, so where a
+// gradient is near zero rounding shows; float32 against float64 gives 1.4e-5.
+constexpr double kWeightTolerance = 5e-5;
+
+class Parity : public testing::TestWithParam<std::string> {
+ protected:
+  TrainingRun::Setup setup(const Fixture& fixture, Precision precision) const {
+    CompileOptions options;
+    options.batch = fixture.batch();
+    options.length = fixture.length();
+    options.precision = precision;
+    options.optimizer = fixture.optimizer();
+    options.generate_lengths = {fixture.length()};
+    return {.compile = options};
+  }
+};
+
+double largest_magnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (double value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// The largest |actual - expected|; infinity for a NaN or another size.
+double largest_difference(const std::vector<float>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double difference = std::fabs(actual[i] - expected[i]);
+    if (std::isnan(difference)) return INFINITY;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+double relative_difference(double actual, double expected) {
+  const double difference = std::fabs(actual - expected) / std::fabs(expected);
+  return std::isnan(difference) ? INFINITY : difference;
+}
+
+TEST_P(Parity, LossesNormsGradientsAndWeightsOfTenSteps) {
+  const Fixture fixture(GetParam());
+  TrainingRun run(fixture.model(), fixture.weights(), setup(fixture, Precision::kF32));
+  const std::vector<double> losses = fixture.expected("losses"), norms = fixture.expected("grad_norms");
+
+  int64_t compared_gradients = 0;
+  for (int64_t step = 0; step < Fixture::kSteps; ++step) {
+    const Batch batch = fixture.step(step);
+    const float loss = run.micro_step(batch, 1.0f / static_cast<float>(batch.supervised_tokens), 0);
+    EXPECT_LE(relative_difference(loss, losses.at(static_cast<size_t>(step))), kLossTolerance)
+        << "step " << step << ": " << loss;
+    if (step == 0)
+      for (const ParameterSpec& parameter : fixture.model().parameters) {
+        const std::string name = "grad." + fixture.stored(parameter);
+        if (!fixture.has(name)) continue;
+        const std::vector<double> expected = fixture.expected(name);
+        EXPECT_LE(largest_difference(run.gradient(parameter.name), expected),
+                  kGradientTolerance * largest_magnitude(expected))
+            << name;
+        ++compared_gradients;
+      }
+    const Control control = run.apply(fixture.learning_rate(), true);
+    const double norm = norms.at(static_cast<size_t>(step));
+    EXPECT_LE(relative_difference(control.norm, norm), kNormTolerance) << "step " << step;
+    EXPECT_EQ(control.applied, 1) << "step " << step;
+    EXPECT_EQ(control.first_non_finite, -1) << "step " << step;
+    EXPECT_NEAR(control.clip, std::min(1.0, fixture.optimizer().max_grad_norm / (norm + 1e-6)), 1e-4)
+        << "step " << step;
+  }
+
+  int64_t compared_weights = 0;
+  for (const ParameterSpec& parameter : fixture.model().parameters) {
+    const std::string name = "final." + fixture.stored(parameter);
+    if (!fixture.has(name)) continue;
+    std::vector<double> expected = fixture.expected(name);
+    std::vector<float> actual = run.weight(parameter.name);
+    ASSERT_EQ(actual.size(), expected.size()) << name;
+    if (parameter.name.ends_with("attn.c_attn.bias")) {
+      // The keys' part: its gradient is exactly zero, and Adam makes whole steps of its rounding noise. Each moves
+      // by at most about the learning rate.
+      const size_t third = actual.size() / 3;
+      for (size_t i = third; i < 2 * third; ++i) {
+        EXPECT_LE(std::fabs(actual[i] - expected[i]), 2.0 * Fixture::kSteps * fixture.learning_rate())
+            << name;
+        actual[i] = static_cast<float>(expected[i]);
+      }
+    }
+    EXPECT_LE(largest_difference(actual, expected), kWeightTolerance) << name;
+    ++compared_weights;
+  }
+  const bool is_whole = fixture.has("grad." + fixture.stored(fixture.model().parameters.front()));
+  const auto all = static_cast<int64_t>(fixture.model().parameters.size());
+  EXPECT_EQ(compared_gradients, is_whole ? all : 0);
+  EXPECT_EQ(compared_weights, is_whole ? all : 0);
+}
+
+TEST_P(Parity, Logits) {
+  const Fixture fixture(GetParam());
+  TrainingRun run(fixture.model(), fixture.weights(), setup(fixture, Precision::kF32));
+  const std::vector<double> expected = fixture.expected("logits");
+  const auto vocabulary = static_cast<size_t>(fixture.model().vocabulary);
+  ASSERT_EQ(expected.size(), 4 * vocabulary);
+  const Batch batch = fixture.step(0);
+  for (size_t position = 0; position < 4; ++position) {
+    // Later tokens stay away: what is not there yet cannot matter.
+    const std::span<const int32_t> tokens = std::span(batch.tokens).first(position + 1);
+    const std::vector<float> logits = run.next_logits(tokens, static_cast<int32_t>(position));
+    const auto row = expected.begin() + static_cast<ptrdiff_t>(position * vocabulary);
+    EXPECT_LE(largest_difference(logits, {row, row + static_cast<ptrdiff_t>(vocabulary)}),
+              1e-5 * largest_magnitude(expected))
+        << "position " << position;
+  }
+}
+
+TEST_P(Parity, Bf16LossesAreThoseOfAutocast) {
+  const Fixture fixture(GetParam());
+  TrainingRun run(fixture.model(), fixture.weights(), setup(fixture, Precision::kBF16));
+  const std::vector<double> losses = fixture.expected("bf16_losses"), exact = fixture.expected("losses");
+  double differs = 0;
+  for (int64_t step = 0; step < Fixture::kSteps; ++step) {
+    const Batch batch = fixture.step(step);
+    const double loss = run.update(std::span(&batch, 1), fixture.learning_rate()).loss;
+    EXPECT_LE(relative_difference(loss, losses.at(static_cast<size_t>(step))), kBf16LossTolerance)
+        << "step " << step << ": " << loss;
+    differs = std::max(differs, relative_difference(loss, exact.at(static_cast<size_t>(step))));
+  }
+  EXPECT_GT(differs, 1e-6) << "bf16 gave float32's losses: nothing was rounded";
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, Parity, testing::ValuesIn(fixture_names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace snug
