@@ -57,9 +57,9 @@ struct Outcome {
   std::map<std::string, Values> gradients, weights;
 };
 
-class Run {
+class Update {
  public:
-  Run(const Model& model, const CompileOptions& options)
+  Update(const Model& model, const CompileOptions& options)
       : model_(model),
         options_(options),
         backend_(cpu::choose_dispatch(2), cpu::CpuRates()),
@@ -189,7 +189,7 @@ void PrintTo(const Subject& subject, std::ostream* stream) { *stream << subject.
 
 class Execute : public testing::TestWithParam<Subject> {
  protected:
-  Outcome run(const CompileOptions& options) const { return Run(GetParam().model(), options)(); }
+  Outcome run(const CompileOptions& options) const { return Update(GetParam().model(), options)(); }
   CompileOptions base() const { return training(GetParam().precision); }
 };
 
