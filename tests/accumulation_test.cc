@@ -9,6 +9,7 @@
 
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "tiny_models.h"
 #include "training_run.h"
 
 namespace snug {
@@ -89,6 +90,12 @@ double relative_difference(const std::vector<float>& actual, const std::vector<f
   return difference / largest;
 }
 
+// The same tokens seen in another update.
+Batch other_update(Batch batch) {
+  for (size_t i = 2; i < batch.randomness.size(); i += 4) ++batch.randomness[i];
+  return batch;
+}
+
 class Accumulation : public testing::TestWithParam<std::string> {};
 
 TEST_P(Accumulation, MicroBatchesOfOneSevenAndNoTokensAreOneBatch) {
@@ -146,6 +153,35 @@ TEST_P(Accumulation, NoSupervisedTokenAtAllGivesZeros) {
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(run.micro_step(sample(2), 0.0f, i), 0.0f);
   for (const ParameterSpec& parameter : model.parameters)
     for (float value : run.gradient(parameter.name)) ASSERT_EQ(value, 0.0f) << parameter.name;
+}
+
+TEST_P(Accumulation, DropoutFollowsTheSampleAndNotTheMicroBatch) {
+  const Model model = GetParam() == "gpt2" ? tiny_gpt2() : tiny_llama();
+  const ParameterFiles weights = ParameterFiles::from_scratch(model, 3);
+  CompileOptions options;
+  options.length = 20;
+  options.batch = 4;
+  TrainingRun whole(model, weights, {.compile = options});
+  options.batch = 2;
+  options.accumulation = 2;
+  TrainingRun halves(model, weights, {.compile = options});
+  const auto loss_of = [&](TrainingRun& run, int64_t samples) {
+    double loss = 0;
+    for (int64_t first = 0; first < 4; first += samples)
+      loss += run.micro_step(random_batch(samples, 20, model.vocabulary, 9, 5, first), 1.0f / 50,
+                             first / samples);
+    return loss;
+  };
+  const double loss = loss_of(whole, 4);
+  EXPECT_NEAR(loss_of(halves, 2) / loss, 1, 1e-6);
+  for (const ParameterSpec& parameter : model.parameters)
+    EXPECT_LE(relative_difference(halves.gradient(parameter.name), whole.gradient(parameter.name)), 1e-5)
+        << parameter.name;
+  // Another update of the same samples has other masks.
+  EXPECT_GT(
+      std::fabs(whole.micro_step(other_update(random_batch(4, 20, model.vocabulary, 9, 5, 0)), 1.0f / 50, 0) -
+                loss),
+      1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Accumulation, testing::Values("gpt2", "llama"),

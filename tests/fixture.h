@@ -21,6 +21,7 @@ class Fixture {
   explicit Fixture(const std::string& name);
 
   const std::string& name() const { return name_; }
+  const ModelDirectory& directory() const { return directory_; }
   const Model& model() const { return model_; }
   const ParameterFiles& weights() const { return weights_; }
   int64_t batch() const { return batch_; }

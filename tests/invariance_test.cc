@@ -24,6 +24,7 @@ struct Way {
   std::function<void(Plan&)> rewrite = {};
   int threads = 2;
   double dropout = 0.1;
+  bool check_memory = false;
 };
 
 struct Base {
@@ -51,7 +52,9 @@ Outcome train(const Base& base, const Way& way) {
   options.recompute = way.recompute;
   options.disabled_passes = way.disabled;
   options.optimizer = {.weight_decay = 0.1, .max_grad_norm = 0.5};
-  TrainingRun run(model, weights, {.compile = options, .threads = way.threads, .rewrite = way.rewrite});
+  TrainingRun run(
+      model, weights,
+      {.compile = options, .threads = way.threads, .rewrite = way.rewrite, .check_memory = way.check_memory});
   const std::vector<std::string> violations = check_plan(run.plan());
   EXPECT_TRUE(violations.empty()) << violations.front();
 
@@ -153,6 +156,48 @@ TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
     expect_same(first, train(GetParam(), {.recompute = RecomputePolicy::kBlock, .threads = threads}));
     for (size_t i = 0; i < first.losses.size(); ++i)
       EXPECT_NEAR(first.losses[i], plain().losses[i], 2e-2) << threads << " threads";
+  }
+}
+
+// No kernel touches a byte that is not its own: the canary watches real runs, and changes nothing.
+TEST_P(Invariance, UnderTheCanary) {
+  expect_same(plain(), train(GetParam(), {.check_memory = true}));
+  expect_same(plain(), train(GetParam(), {.recompute = RecomputePolicy::kBlock, .check_memory = true}));
+}
+
+// Freezing tensors leaves their bits alone, and changes none of the gradients that remain.
+TEST_P(Invariance, FrozenTensors) {
+  Model model = GetParam().family == "gpt2" ? tiny_gpt2() : tiny_llama();
+  const ParameterFiles weights = ParameterFiles::from_scratch(model, 7);
+  CompileOptions options;
+  options.batch = kBatch;
+  options.length = kLength;
+  options.precision = GetParam().precision;
+  const Batch batch = random_batch(kBatch, kLength, model.vocabulary, 11);
+  const float inverse_tokens = 1.0f / static_cast<float>(batch.supervised_tokens);
+  TrainingRun whole(model, weights, {.compile = options});
+  whole.micro_step(batch, inverse_tokens, 0);
+
+  Model frozen = model;
+  for (ParameterSpec& parameter : frozen.parameters)
+    parameter.trainable = parameter.name.find(".1.") != std::string::npos && parameter.decay;
+  TrainingRun part(frozen, weights, {.compile = options});
+  const auto before = part.state();
+  part.micro_step(batch, inverse_tokens, 0);
+  int trained = 0;
+  for (const ParameterSpec& parameter : frozen.parameters)
+    if (parameter.trainable) {
+      ++trained;
+      EXPECT_TRUE(same_bits(part.bytes("d." + parameter.name), whole.bytes("d." + parameter.name)))
+          << parameter.name;
+    }
+  EXPECT_GE(trained, 4);
+  ASSERT_EQ(part.apply(1e-2f, true).applied, 1);
+  const auto after = part.state();
+  for (const ParameterSpec& parameter : frozen.parameters) {
+    const std::string stored =
+        after.contains("master." + parameter.name) ? "master." + parameter.name : parameter.name;
+    EXPECT_EQ(same_bits(before.at(stored), after.at(stored)), !parameter.trainable) << parameter.name;
   }
 }
 

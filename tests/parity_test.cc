@@ -15,6 +15,7 @@ namespace {
 constexpr double kLossTolerance = 1e-5;      // relative, float32
 constexpr double kNormTolerance = 1e-4;      // relative; after ten steps weights differ too
 constexpr double kGradientTolerance = 1e-4;  // of the tensor's largest magnitude
+constexpr double kLogitTolerance = 1e-5;     // of the largest magnitude
 constexpr double kBf16LossTolerance = 1e-2;  // relative, against CPU autocast
 // Of a weight after ten steps. A step moves a weight by up to the learning rate 1e-3 whatever its gradient's size, so where a
 // gradient is near zero rounding shows; float32 against float64 gives 1.4e-5.
@@ -28,7 +29,9 @@ class Parity : public testing::TestWithParam<std::string> {
     options.length = fixture.length();
     options.precision = precision;
     options.optimizer = fixture.optimizer();
-    options.generate_lengths = {fixture.length()};
+    options.evaluate = true;
+    options.eval_batch = fixture.batch();
+    options.generate_lengths = {8, fixture.length()};
     return {.compile = options};
   }
 };
@@ -122,12 +125,20 @@ TEST_P(Parity, Logits) {
   for (size_t position = 0; position < 4; ++position) {
     // Later tokens stay away: what is not there yet cannot matter.
     const std::span<const int32_t> tokens = std::span(batch.tokens).first(position + 1);
-    const std::vector<float> logits = run.next_logits(tokens, static_cast<int32_t>(position));
     const auto row = expected.begin() + static_cast<ptrdiff_t>(position * vocabulary);
-    EXPECT_LE(largest_difference(logits, {row, row + static_cast<ptrdiff_t>(vocabulary)}),
-              1e-5 * largest_magnitude(expected))
-        << "position " << position;
+    for (int64_t length : {int64_t{8}, fixture.length()})
+      EXPECT_LE(largest_difference(run.next_logits(tokens, static_cast<int32_t>(position), length),
+                                   {row, row + static_cast<ptrdiff_t>(vocabulary)}),
+                kLogitTolerance * largest_magnitude(expected))
+          << "position " << position << " by generate_" << length;
   }
+}
+
+TEST_P(Parity, EvaluationBeforeTheFirstStep) {
+  const Fixture fixture(GetParam());
+  TrainingRun run(fixture.model(), fixture.weights(), setup(fixture, Precision::kF32));
+  const float loss = run.evaluate(fixture.step(0));
+  EXPECT_LE(relative_difference(loss, fixture.expected("losses").at(0)), kLossTolerance) << loss;
 }
 
 TEST_P(Parity, Bf16LossesAreThoseOfAutocast) {

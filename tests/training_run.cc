@@ -34,6 +34,7 @@ TrainingRun::TrainingRun(const Model& model, const ParameterFiles& weights, Setu
     if (tensor.category == "master_weights" || !weights_.contains(tensor.parameter))
       weights_[tensor.parameter] = PlanTensorId(i);
   }
+  if (setup_.check_memory) executor_->observe(&canary_.emplace(plan(), backend_));
   executor_->run_phase("load");
 }
 
@@ -80,17 +81,22 @@ UpdateResult TrainingRun::update(std::span<const Batch> micro_batches, float lea
   return result;
 }
 
-std::vector<float> TrainingRun::next_logits(std::span<const int32_t> tokens, int32_t position) {
-  const auto phase = std::find_if(plan().phases.begin(), plan().phases.end(),
-                                  [](const PlanPhase& p) { return p.name.starts_with("generate"); });
-  require(phase != plan().phases.end(), "test: the plan has no generate phase");
-  const int64_t length = plan().tensor(plan().find(phase->name + "/tokens")).shape.dim(1);
+float TrainingRun::evaluate(const Batch& batch) {
+  write_batch("evaluate", batch);
+  write_if_used<float>("evaluate/inverse_tokens", {1.0f / static_cast<float>(batch.supervised_tokens)});
+  executor_->run_phase("evaluate");
+  return values("evaluate/loss").at(0);
+}
+
+std::vector<float> TrainingRun::next_logits(std::span<const int32_t> tokens, int32_t position,
+                                            int64_t length) {
+  const std::string phase = fmt::format("generate_{}", length);
   Batch batch = make_batch(1, length);
   std::copy(tokens.begin(), tokens.end(), batch.tokens.begin());
-  write_batch(phase->name, batch);
-  write_if_used<int32_t>(phase->name + "/position", {position});
-  executor_->run_phase(phase->name);
-  return values(phase->name + "/logits");
+  write_batch(phase, batch);
+  write_if_used<int32_t>(phase + "/position", {position});
+  executor_->run_phase(phase);
+  return values(phase + "/logits");
 }
 
 std::vector<std::byte> TrainingRun::bytes(std::string_view tensor) {

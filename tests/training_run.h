@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "compile/pipeline.h"
 #include "data/windows.h"
 #include "models/model.h"
+#include "runtime/canary.h"
 #include "runtime/executor.h"
 #include "train/weights_io.h"
 
@@ -39,6 +41,7 @@ class TrainingRun {
     CompileOptions compile;
     int threads = 2;
     std::function<void(Plan&)> rewrite = {};  // applied to the plan before it runs: another layout
+    bool check_memory = false;                // with the canary attached (runtime/canary.h)
   };
 
   // Compiles, binds and runs phase "load". `model` must outlive the run.
@@ -55,8 +58,10 @@ class TrainingRun {
   // The phase "update" as the trainer calls it: Adam's step counts applied updates only.
   Control apply(float learning_rate, bool loss_is_finite);
 
-  // Logits (V) after row `position` of the batch's first sample, by the plan's first generate phase.
-  std::vector<float> next_logits(std::span<const int32_t> tokens, int32_t position);
+  // The phase "evaluate": the loss of a batch without dropout.
+  float evaluate(const Batch& batch);
+  // Logits (V) of row `position` of one sample, by the phase generate_<length>.
+  std::vector<float> next_logits(std::span<const int32_t> tokens, int32_t position, int64_t length);
 
   // A whole tensor of the plan as f32 (from f32 or bf16).
   std::vector<float> values(std::string_view tensor);
@@ -77,6 +82,7 @@ class TrainingRun {
   cpu::CpuBackend backend_;
   Compiled compiled_;
   std::unique_ptr<Executor> executor_;
+  std::optional<Canary> canary_;
   std::map<std::string, PlanTensorId> weights_;  // parameter → its master, else itself
   int64_t applied_updates_ = 0;
 };
