@@ -115,9 +115,10 @@ class Liveness {
     const Tensor& left = graph(static_cast<size_t>(a.phase)).tensor(a.tensor);
     const Tensor& right = graph(static_cast<size_t>(b.phase)).tensor(b.tensor);
     if (left.dtype != right.dtype || left.shape != right.shape)
-      throw_internal("liveness: '{}' is {}{} in phase {} and {}{} in phase {}", left.name, dtype_name(left.dtype),
-                     to_string(left.shape), graph(static_cast<size_t>(a.phase)).name, dtype_name(right.dtype),
-                     to_string(right.shape), graph(static_cast<size_t>(b.phase)).name);
+      throw_internal("liveness: '{}' is {}{} in phase {} and {}{} in phase {}", left.name,
+                     dtype_name(left.dtype), to_string(left.shape), graph(static_cast<size_t>(a.phase)).name,
+                     dtype_name(right.dtype), to_string(right.shape),
+                     graph(static_cast<size_t>(b.phase)).name);
     unite(node(static_cast<size_t>(a.phase), a.tensor.index()),
           node(static_cast<size_t>(b.phase), b.tensor.index()));
   }

@@ -1,19 +1,19 @@
 // analysis/liveness.h — during which moments each byte of a Program is held
 //
 // Why:      the layout needs one list of buffers over all phases; the peak report needs the same list.
-// Requires: every phase is verified; state, carried tensors and results match across phases by name, type and
-// shape. Method:   1. moments: the operations of all phases numbered through in phase order;
+// Requires: every phase is verified; state, carried tensors and results match across phases by name, type
+//           and shape.
+// Method:   1. moments: the operations of all phases numbered through in phase order;
 //           2. tensors that share storage become one buffer: aliases of operations, state of one name, a
-//           carried tensor with the
-//              result (or carried tensor) of that name in the nearest earlier phase;
+//              carried tensor with the result (or carried tensor) of that name in the nearest earlier phase;
 //           3. a buffer lives from the earliest to the latest moment of its tensors:
-//                state      the whole plan;
-//                input      from its phase's first moment (the host writes it before each repetition) to its
-//                last use; carried    from the moment of its producer in the earlier phase; without one (an
-//                accumulator, which an earlier
-//                           repetition produced) from its phase's first moment;
-//                value      from its operation to its last use;
-//                result     at least to the end of its phase, where the host may read it;
+//                state    the whole plan;
+//                input    from its phase's first moment (the host writes it before each repetition) to its
+//                         last use;
+//                carried  from the moment of its producer in the earlier phase; without one (an accumulator,
+//                         which an earlier repetition produced) from its phase's first moment;
+//                value    from its operation to its last use;
+//                result   at least to the end of its phase, where the host may read it;
 //           4. scratch lives during its operation's moment.
 //           O(operands).
 // See:      analysis/liveness_test.cc, where the intervals are drawn

@@ -90,9 +90,10 @@ TEST(Liveness, IntervalsOfEveryKindOfTensor) {
   EXPECT_GE(timeline.scratch_of[1][0], 0);
 }
 
-// Live at moment 2 of phase first: table 128, late 16 → 64, u/h 64, x 64: 320 bytes. At moment 1: table 128, late 64, u/h 64 and
-// gelu's scratch 32 → 64: 320 too, and earlier. At moment 0: table 128, tokens 64, late 64, u 64: 320, the earliest.
-// Phase second, moment 4: table 128, x 64, a 64, scratch 64: 320; moment 5: table, x, a, b: 320.
+// Live at moment 2 of phase first: table 128, late 16 → 64, u/h 64, x 64: 320 bytes. At moment 1: table 128,
+// late 64, u/h 64 and gelu's scratch 32 → 64: 320 too, and earlier. At moment 0: table 128, tokens 64, late
+// 64, u 64: 320, the earliest. Phase second, moment 4: table 128, x 64, a 64, scratch 64: 320; moment 5:
+// table, x, a, b: 320.
 TEST(Peak, CountsRoundedBytesByCategory) {
   const Program program = parse_program(kTwoPhases);
   const DescribedTarget target;

@@ -1,9 +1,9 @@
 // compile/lower.h — Program + Timeline + layout become a Plan
 //
-// Why:     the run side knows plans only. State and carried tensors of all phases become one tensor each
-// under their own name; a
-//          phase's own values and inputs are named phase/name, scratch phase/operation.scratch.
-// Ensures: check_plan (plan/check.h) finds no violation.
+// Why:      the run side knows plans only. State and carried tensors of all phases become one tensor each
+//           under their own name; a phase's own values and inputs are named phase/name, scratch
+//           phase/operation.scratch.
+// Ensures:  check_plan (plan/check.h) finds no violation.
 #pragma once
 
 #include "analysis/liveness.h"

@@ -12,7 +12,8 @@
 
 namespace snug {
 
-// What weights and activations are stored in. bf16 keeps f32 master weights for training (docs/operations.md).
+// What weights and activations are stored in. bf16 keeps f32 master weights for training
+// (docs/operations.md).
 enum class Precision : uint8_t { kF32, kBF16 };
 
 struct CompileOptions {

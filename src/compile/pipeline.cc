@@ -61,7 +61,8 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
   runner.run("cast", graph, [&](Graph& g) { return cast(g, type); });
   // Now the backward exists, and with it the knowledge of what is needed until when.
   if (trains) runner.run("differentiate", graph, differentiate);
-  // Before anything is fused or shares storage: it clones forward operations, which must still be free of both.
+  // Before anything is fused or shares storage: it clones forward operations, which must still be free of
+  // both.
   if (trains)
     runner.run("recompute", graph,
                [&](Graph& g) { return recompute(g, dropped_values(g, options.recompute)); });
@@ -76,7 +77,8 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
 }
 
 Program build_program(Runner& runner, const Model& model, const CompileOptions& options) {
-  // Forward and backward, evaluation and generation come from the model; load, update and save from its parameters alone.
+  // Forward and backward, evaluation and generation come from the model; load, update and save from its
+  // parameters alone.
   std::vector<Phase> model_phases;
   if (options.train)
     model_phases.push_back(
@@ -92,7 +94,8 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
   const std::vector<PlannedParameter> parameters =
       planned_parameters(model_phases.front().graph, options.train);
 
-  // In the order in which they first run, so that the moments of what one phase leaves to another do not wrap around.
+  // In the order in which they first run, so that the moments of what one phase leaves to another do not
+  // wrap around.
   Program program;
   program.phases.push_back({.graph = runner.build([&] { return load_graph(parameters); }), .repeats = 0});
   for (Phase& phase : model_phases) {

@@ -42,8 +42,9 @@ struct Compiled {
   layout::Problem layout;  // one buffer each; its offsets are in the plan
 };
 
-// Throws UserError(kUsage) for options out of range, an unknown or indispensable pass among disabled_passes, or an operation that the
-// target refuses; InternalError when the layout's or the plan's judge finds a fault.
+// Throws UserError(kUsage) for options out of range, an unknown or indispensable pass among disabled_passes,
+// or an operation that the target refuses; InternalError when the layout's or the plan's judge finds a
+// fault.
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target);
 
 // The passes that disabled_passes may name. Without them the numbers are the same; the plan needs more bytes.

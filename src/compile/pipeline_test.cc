@@ -99,8 +99,9 @@ TEST(Pipeline, LlamaShapesHaveNoGap) {
         options.recompute = policy;
         options.accumulation = accumulation;
         const Compiled compiled = compile(model, options, NullTarget());
-        // In f32 with recomputed blocks and no accumulation every block's backward comes within 5 MiB of the peak, gradients
-        // grow where block boundaries lie, and no order of the portfolio reaches the bound: 0.09 % measured.
+        // In f32 with recomputed blocks and no accumulation every block's backward comes within 5 MiB of the
+        // peak, gradients grow where block boundaries lie, and no order of the portfolio reaches the bound:
+        // 0.09 % measured.
         const bool is_hard =
             precision == Precision::kF32 && policy == RecomputePolicy::kBlock && accumulation == 1;
         EXPECT_LE(compiled.report.gap, is_hard ? 0.0015 : 0) << compiled.report.layout_order;
@@ -123,7 +124,8 @@ TEST(Pipeline, AHundredBlocksHaveNoGap) {
   RecordProperty("seconds", std::to_string(compiled.report.seconds));
 }
 
-// T10: 4 * 1024 * 50304 logits of 4 bytes are 824,180,736 bytes, 786.0 MiB: what failed in NVIDIA/Megatron-LM#525.
+// T10: 4 * 1024 * 50304 logits of 4 bytes are 824,180,736 bytes, 786.0 MiB: what failed in
+// NVIDIA/Megatron-LM#525.
 TEST(Pipeline, WholeLogitsExistOnlyInThePlainPlan) {
   const Model model = small_gpt2(1, 64, 50304);
   CompileOptions options = training(4, 1024);
@@ -158,9 +160,11 @@ TEST(Pipeline, RecomputingBlocksLowersThePeak) {
   EXPECT_LT(at_peak(again, Category::kActivations), at_peak(keep, Category::kActivations));
   EXPECT_EQ(again.report.update_flops, keep.report.update_flops);
   EXPECT_GT(again.report.recompute_flops, 0);
-  // Less than one forward, a third of forward and backward: the head and each block's last product do not run again.
+  // Less than one forward, a third of forward and backward: the head and each block's last product do not
+  // run again.
   EXPECT_LT(again.report.recompute_flops, again.report.update_flops / 3);
-  // A block has attention, its statistics included, twice in the forward direction: once each, and once again.
+  // A block has attention, its statistics included, twice in the forward direction: once each, and once
+  // again.
   EXPECT_EQ(kinds(phase(again, "micro_step")).count("attention_qkv"), 8u);
   EXPECT_EQ(kinds(phase(keep, "micro_step")).count("attention_qkv"), 4u);
 }

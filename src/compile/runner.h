@@ -1,8 +1,8 @@
 // compile/runner.h — no pass is called bare: off-switch, timer, dump, verifier and lie detector around each
 //
-// After a pass that changed something the graph is verified ("after <pass>: …"); what a pass itself throws ends with
-// "(failed in <pass> of phase <phase>)". A pass that returns false must have left the graph equal to what it was, and one
-// that returns true must have changed it; otherwise InternalError.
+// After a pass that changed something the graph is verified ("after <pass>: …"); what a pass itself throws
+// ends with "(failed in <pass> of phase <phase>)". A pass that returns false must have left the graph equal
+// to what it was, and one that returns true must have changed it; otherwise InternalError.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Every rewrite keeps the answer: a small model's micro-step and update run on the CPU backend with and without each pass.
+// Every rewrite keeps the answer: a small model's micro-step and update run on the CPU backend with and
+// without each pass.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -99,7 +100,8 @@ class Update {
     executor_.write(op.outputs.at(0), 0, std::as_bytes(std::span(weight)));
   }
 
-  // Sample s of the update is the same whichever micro-step and row it is in; sample s has s + 1 ignored targets.
+  // Sample s of the update is the same whichever micro-step and row it is in; sample s has s + 1 ignored
+  // targets.
   void write_inputs(int64_t repetition) {
     const auto write = [&](std::string_view name, const auto& source) {
       const std::string full = fmt::format("micro_step/{}", name);
@@ -217,7 +219,8 @@ TEST_P(Execute, ThePlainDecompositionAgrees) {
   expect_close(run(options), run(base()), GetParam().precision == Precision::kF32 ? 1e-5 : 2e-2);
 }
 
-// Four samples at once, or one after another into one accumulator; each has its own number of supervised tokens.
+// Four samples at once, or one after another into one accumulator; each has its own number of supervised
+// tokens.
 TEST_P(Execute, MicroStepsAddUpToTheBatch) {
   CompileOptions options = base();
   options.batch = 1;

@@ -2,14 +2,15 @@
 //
 // Why:      at that moment one tensor instead of two: saves the bytes of the output, costs nothing.
 // Requires: every value is made once and the order of operations is final; no rewrite changes uses
-// afterwards. Ensures:  an alias is recorded only where the table allows it (`may`), types are equal, the
-// input is a value of this graph (never
-//           state, an input of the host, or carried), is no result, stands once among the operands, and no
-//           later operation reads it. The verifier checks that nobody reads a value after its storage was
-//           taken.
+//           afterwards.
+// Ensures:  an alias is recorded only where the table allows it (`may`), types are equal, the input is a
+//           value of this graph (never state, an input of the host, or carried), is no result, stands once
+//           among the operands, and no later operation reads it. The verifier checks that nobody reads a
+//           value after its storage was taken.
 // Order:    last.
 // Method:   last uses first, then each operation's rules in the table's order; an input is given away once.
-// O(uses). See:      passes/test/in_place.ir
+//           O(uses).
+// See:      passes/test/in_place.ir
 #pragma once
 
 #include "ir/graph.h"
