@@ -20,12 +20,16 @@ class DescribedTarget : public Target {
   double seconds(const OpQuery&, const OpCost&) const override { return 1; }
 };
 
-// moment   0      1      2       3 | 4        5
-// table    =====================================   state: all moments
-// tokens   ======                  |               input: from the phase's first moment to its last use
-// u        ======|                 |               made at 0, read last at 1
-// h               ======|==========|               takes u's storage
-// late            ...              |
+// moment   0    1    2    3  | 4    5
+// table    ================================  state: all moments
+// tokens   ====              |               input: from the phase's first moment to its last use
+// late     =============     |
+// u        =========         |               made at 0, read last at 1
+// h             ===========  |               takes u's storage
+// x                  ======================  a result that the second phase carries
+// y                       =  |               read by nobody
+// a                          | =========
+// b                          |      ====
 constexpr std::string_view kTwoPhases = R"(phase repeats=1
 graph first
 input %tokens : i32[1,4] data
@@ -90,10 +94,10 @@ TEST(Liveness, IntervalsOfEveryKindOfTensor) {
   EXPECT_GE(timeline.scratch_of[1][0], 0);
 }
 
-// Live at moment 2 of phase first: table 128, late 16 → 64, u/h 64, x 64: 320 bytes. At moment 1: table 128,
-// late 64, u/h 64 and gelu's scratch 32 → 64: 320 too, and earlier. At moment 0: table 128, tokens 64, late
-// 64, u 64: 320, the earliest. Phase second, moment 4: table 128, x 64, a 64, scratch 64: 320; moment 5:
-// table, x, a, b: 320.
+// Every tensor but the table (128 bytes) takes 64 bytes, rounded; so does gelu's scratch of 32.
+//   phase first   moment 0: table, tokens, late, u = 320; 1: table, late, u and h, scratch = 320;
+//                 2: table, late, h, x = 320; 3: table, h, x, y = 320. The earliest counts.
+//   phase second  moment 4: table, x, a, scratch = 320; 5: table, x, a, b = 320.
 TEST(Peak, CountsRoundedBytesByCategory) {
   const Program program = parse_program(kTwoPhases);
   const DescribedTarget target;
