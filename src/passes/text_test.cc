@@ -9,6 +9,7 @@
 //   # NEXT: text                the line right after the last match contains text
 //   # NOT: text                 no line between the matches around it contains text
 // In a text [[X:regex]] captures and [[X]] is what was captured.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +103,7 @@ std::vector<Case> read_cases() {
           cases.back().checks.push_back({word, text, number});
         }
       }
-      if (!cases.empty()) cases.back().graph += line + "\n";
+      if (!cases.empty()) cases.back().graph.append(line).append(1, '\n');
     }
   }
   return cases;
@@ -128,8 +129,7 @@ class Checker {
       const size_t until = directive.word == "NEXT" ? std::min(begin + 1, lines_.size()) : lines_.size();
       size_t line_idx = from;
       while (line_idx < until && !matches(directive, lines_[line_idx], true)) ++line_idx;
-      if (line_idx == until)
-        return "line " + std::to_string(directive.line) + ": no match for " + directive.text;
+      if (line_idx == until) return fmt::format("line {}: no match for {}", directive.line, directive.text);
       for (const Directive& absent : forbidden)
         for (size_t between = begin; between < line_idx; ++between)
           if (matches(absent, lines_[between], false)) return describe(absent, between);
@@ -144,7 +144,7 @@ class Checker {
 
  private:
   std::string describe(const Directive& absent, size_t line_idx) const {
-    return "line " + std::to_string(absent.line) + ": found what must not be there: " + lines_[line_idx];
+    return fmt::format("line {}: found what must not be there: {}", absent.line, lines_[line_idx]);
   }
 
   bool matches(const Directive& directive, const std::string& line, bool capture) {
@@ -156,7 +156,7 @@ class Checker {
     for (std::smatch hole; std::regex_search(rest, hole, kHole); rest = hole.suffix()) {
       pattern += std::regex_replace(hole.prefix().str(), kSpecial, R"(\$&)");
       if (hole[2].matched) {
-        pattern += "(" + hole[2].str() + ")";
+        pattern += fmt::format("({})", hole[2].str());
         names.push_back(hole[1]);
       } else {
         pattern += std::regex_replace(captured_[hole[1]], kSpecial, R"(\$&)");
