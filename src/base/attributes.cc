@@ -11,9 +11,10 @@ namespace {
 template <typename T>
 const T& get(const Attributes& attributes, std::string_view name, std::string_view kind) {
   const auto found = attributes.entries().find(name);
-  require(found != attributes.entries().end(), "attribute {} is missing in {}", name, to_string(attributes));
+  if (found == attributes.entries().end())
+    throw_internal("attribute {} is missing in {}", name, to_string(attributes));
   const T* value = std::get_if<T>(&found->second);
-  require(value != nullptr, "attribute {} is not {} in {}", name, kind, to_string(attributes));
+  if (value == nullptr) throw_internal("attribute {} is not {} in {}", name, kind, to_string(attributes));
   return *value;
 }
 

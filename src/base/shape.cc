@@ -7,7 +7,7 @@ namespace snug {
 int64_t Shape::dim(int i) const {
   const int rank = static_cast<int>(dims_.size());
   const int position = i < 0 ? rank + i : i;
-  require(position >= 0 && position < rank, "dimension {} of shape {}", i, to_string(*this));
+  if (position < 0 || position >= rank) throw_internal("dimension {} of shape {}", i, to_string(*this));
   return dims_[static_cast<size_t>(position)];
 }
 

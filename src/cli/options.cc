@@ -333,9 +333,9 @@ std::vector<OptionInfo> make_options() {
        .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
   add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
                 [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
-  add(choice<RecomputeChoice>(
+  add(choice<RecomputePolicy>(
       "recompute", &RunOptions::recompute,
-      {{"none", RecomputeChoice::kNone}, {"block", RecomputeChoice::kBlock}},
+      {{"none", RecomputePolicy::kNone}, {"block", RecomputePolicy::kBlock}},
       {.group = memory,
        .value = "POLICY",
        .commands = kTraining,
@@ -344,7 +344,7 @@ std::vector<OptionInfo> make_options() {
   add(shorthand(
       "gradient_checkpointing",
       {.group = memory, .commands = kTraining, .help = "Same as --recompute block."},
-      [](RunOptions& o, bool on) { o.recompute = on ? RecomputeChoice::kBlock : RecomputeChoice::kNone; }));
+      [](RunOptions& o, bool on) { o.recompute = on ? RecomputePolicy::kBlock : RecomputePolicy::kNone; }));
   {
     OptionInfo info{.group = memory,
                     .value = "N",

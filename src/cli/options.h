@@ -28,14 +28,15 @@ struct ProgramOptions {
 };
 
 struct OptionInfo {
-  std::string name;                  // canonical, with underscores
-  std::vector<std::string> aliases;  // other spellings people type; each means exactly the same value
-  std::string group, value, help;    // value: placeholder as in --help; empty for a switch
+  std::string name = {};                  // canonical, with underscores
+  std::vector<std::string> aliases = {};  // other spellings people type; each means exactly the same value
+  std::string group = {};
+  std::string value = {};  // placeholder as in --help; empty for a switch
   unsigned commands = 0;
-  std::function<void(ProgramOptions&, const std::string&)>
-      set;  // throws UserError(kUsage) without the option's name
-  std::function<std::string(const ProgramOptions&)> get;  // text that `set` reads back
-  bool saved = true;                                      // part of the effective configuration
+  std::string help = {};
+  std::function<void(ProgramOptions&, const std::string&)> set = {};  // throws UserError(kUsage) without the option's name
+  std::function<std::string(const ProgramOptions&)> get = {};         // text that `set` reads back
+  bool saved = true;                                                  // part of the effective configuration
 };
 
 std::span<const OptionInfo> all_options();

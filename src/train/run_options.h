@@ -11,11 +11,10 @@
 
 #include "base/bytes.h"
 #include "base/dtype.h"
+#include "compile/options.h"
 
 namespace snug {
 
-enum class Precision : uint8_t { kF32, kBF16 };
-enum class RecomputeChoice : uint8_t { kNone, kBlock };
 enum class LearningRateSchedule : uint8_t {
   kLinear,
   kCosine,
@@ -54,7 +53,7 @@ struct RunOptions {
   // Memory and speed
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
-  RecomputeChoice recompute = RecomputeChoice::kNone;
+  RecomputePolicy recompute = RecomputePolicy::kNone;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   bool check_memory = false;
 

@@ -12,10 +12,11 @@ namespace snug::cpu {
 namespace {
 
 // Columns of the widest f32 product inside an operation. Weights that are widened in panels make narrower ones: this is a bound.
-int64_t product_columns(const OpQuery& query) {
-  if (query.op.starts_with("linear")) return query.outputs[0].shape.last();
-  if (query.op.starts_with("head_loss"))
-    return std::max(query.inputs[1].shape.dim(0), query.inputs[1].shape.dim(1));
+int64_t product_columns(const Plan& plan, const PlanOp& op) {
+  const auto shape = [&](PlanTensorId id) -> const Shape& { return plan.tensor(id).shape; };
+  if (op.op.starts_with("linear")) return shape(op.outputs.at(0)).last();
+  if (op.op.starts_with("head_loss"))
+    return std::max(shape(op.inputs.at(1)).dim(0), shape(op.inputs.at(1)).dim(1));
   return 0;
 }
 
@@ -58,8 +59,6 @@ KernelId CpuBackend::bind(const Plan& plan, const PlanOp& op) {
   require(static_cast<int64_t>(binding.scratch.size()) >= needed.value,
           "{} ({}): the {} kernel needs {} bytes of scratch, the plan gives {}", op.name, op.op,
           entry.implementation, needed.value, binding.scratch.size());
-  library_bytes_ = std::max(library_bytes_,
-                            sgemm_buffer_bytes(product_columns(query), dispatch.cpu_class, dispatch.threads));
   kernels_.push_back({entry.make(binding), op.attributes.integer_or("overwrite_first", 0) != 0});
   return KernelId(kernels_.size() - 1);
 }
@@ -104,6 +103,15 @@ std::span<std::byte> CpuBackend::range_of(const PlanTensor& tensor, int64_t begi
           "{}: bytes [{}, {}) leave the tensor of {} bytes", tensor.name, begin,
           begin + static_cast<int64_t>(count), bytes.size());
   return bytes.subspan(static_cast<size_t>(begin), count);
+}
+
+Bytes CpuBackend::library_bytes(const Plan& plan) const {
+  Bytes most;
+  for (const PlanPhase& phase : plan.phases)
+    for (const PlanOp& op : phase.ops)
+      most = std::max(most, sgemm_buffer_bytes(product_columns(plan, op), target_.dispatch().cpu_class,
+                                               target_.dispatch().threads));
+  return most;
 }
 
 Bytes CpuBackend::arena_bytes() const {

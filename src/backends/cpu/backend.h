@@ -33,9 +33,9 @@ class CpuBackend : public Backend {
   // Bytes of all arenas that are reserved and touched.
   Bytes arena_bytes() const;
 
-  // What the libraries take from the heap at most while any kernel bound so far runs, and give back. It lies outside the arena and is not
+  // What the libraries take from the heap at most while any operation of `plan` runs, and give back. It lies outside the arena and is not
   // resident between kernels.
-  Bytes library_bytes() const { return library_bytes_; }
+  Bytes library_bytes(const Plan& plan) const;
 
   // Huge pages for arenas reserved from now on; the system's own choice unless set.
   void set_huge_pages(HugePages huge_pages) { huge_pages_ = huge_pages; }
@@ -54,7 +54,6 @@ class CpuBackend : public Backend {
   HugePages huge_pages_ = HugePages::kSystem;
   std::vector<Reservation> arenas_;  // by memory; size 0 until reserved
   std::vector<Bound> kernels_;       // by KernelId
-  Bytes library_bytes_;
 };
 
 }  // namespace snug::cpu

@@ -1,0 +1,19 @@
+#include <cmath>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "train/trainer.h"
+
+namespace snug {
+
+int eval_command(const ProgramOptions& options) {
+  Prepared run = prepare(options.run, RunKind::kEvaluate);
+  require_budget_allowed(run);
+  require_plan_fits(run);
+  const EvaluationMetrics evaluation = evaluate(run);
+  std::printf("loss %.6f\nperplexity %.4f\ntokens %lld\nseconds %.1f\n", evaluation.eval_loss, std::exp(evaluation.eval_loss),
+              static_cast<long long>(evaluation.eval_tokens), evaluation.eval_seconds);
+  return 0;
+}
+
+}  // namespace snug

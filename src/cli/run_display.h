@@ -1,0 +1,28 @@
+// cli/run_display.h — a run on the terminal: banner, plan, progress, evaluation, the closing lines
+#pragma once
+
+#include <cstdio>
+#include <optional>
+
+#include "cli/options.h"
+#include "observe/progress.h"
+#include "train/trainer.h"
+
+namespace snug {
+
+// Effective configuration, model, data and batch arithmetic, before anything runs.
+void print_banner(const Prepared& run, Command command, const ProgramOptions& options);
+
+class RunDisplay : public RunObserver {
+ public:
+  explicit RunDisplay(bool wants_progress);
+  void step(const StepMetrics& step, double tokens, bool logged) override;
+  void evaluation(const EvaluationMetrics& evaluation) override;
+  void note(std::string_view text) override;
+  void finish() { progress_.finish(); }
+
+ private:
+  Progress progress_;
+};
+
+}  // namespace snug

@@ -1,0 +1,73 @@
+#include "train/generator.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/errors.h"
+#include "base/json.h"
+#include "runtime/executor.h"
+#include "train/host_inputs.h"
+#include "train/sampling.h"
+#include "train/weights_io.h"
+
+namespace snug {
+
+std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory) {
+  const auto read = [](const Json& json) {
+    std::vector<int32_t> ids;
+    const auto found = json.find("eos_token_id");
+    if (found == json.end()) return ids;
+    const Json list = found->is_array() ? *found : Json::array({*found});
+    for (const Json& id : list)
+      if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+    return ids;
+  };
+  const std::string generation = (std::filesystem::path(directory.path()) / "generation_config.json").string();
+  if (std::filesystem::exists(generation))
+    if (std::vector<int32_t> ids = read(read_json_object(generation)); !ids.empty()) return ids;
+  return read(directory.config());
+}
+
+std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<void(int32_t)>& emit) {
+  require(run.kind == RunKind::kGenerate, "generate() needs a run that was prepared for generation");
+  if (prompt.empty()) throw_user(ExitCode::kUsage, "the prompt is empty; expected at least one token");
+  if (static_cast<int64_t>(prompt.size()) > run.model.max_positions)
+    throw_user(ExitCode::kUsage, "the prompt has {} tokens; the model has {} positions", prompt.size(), run.model.max_positions);
+  for (int32_t token : prompt)
+    if (token < 0 || token >= run.model.vocabulary)
+      throw_user(ExitCode::kUsage, "the prompt holds token id {}; expected 0 to {}", token, run.model.vocabulary - 1);
+
+  const ParameterFiles files = ParameterFiles::from_weights(run.model, run.directory.open_weights());
+  Executor* loading = nullptr;
+  Executor executor(run.compiled.plan, *run.backend, [&](const PlanOp& op) { files.read(op, *loading); });
+  loading = &executor;
+  executor.run_phase("load");
+
+  const std::vector<int32_t> ends = end_of_text_ids(run.directory);
+  Sampler sampler({.temperature = run.options.temperature, .top_k = run.options.top_k, .top_p = run.options.top_p},
+                  run.options.seed, run.model.vocabulary);
+  std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  std::vector<float> logits(static_cast<size_t>(run.model.vocabulary));
+  for (int64_t made = 0; made < run.options.max_new_tokens; ++made) {
+    const auto length = static_cast<int64_t>(tokens.size());
+    if (length > run.model.max_positions) break;
+    const auto planned = std::lower_bound(run.compile_options.generate_lengths.begin(),
+                                          run.compile_options.generate_lengths.end(), length);
+    require(planned != run.compile_options.generate_lengths.end(), "no generate phase holds {} tokens", length);
+    const std::string phase = fmt::format("generate_{}", *planned);
+    Batch batch = make_batch(1, *planned);
+    std::copy(tokens.begin(), tokens.end(), batch.tokens.begin());
+    BatchInputs(executor, phase).write(executor, batch, 1.0f);
+    const auto position = static_cast<int32_t>(length - 1);
+    executor.write_input(phase + "/position", std::as_bytes(std::span(&position, 1)));
+    executor.run_phase(phase);
+    executor.read_result(phase + "/logits", std::as_writable_bytes(std::span(logits)));
+    const int32_t next = sampler.next(logits);
+    if (std::count(ends.begin(), ends.end(), next) > 0) break;
+    tokens.push_back(next);
+    emit(next);
+  }
+  return tokens;
+}
+
+}  // namespace snug

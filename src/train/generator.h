@@ -1,0 +1,22 @@
+// train/generator.h — continuing a sequence of tokens with a prepared run of kind kGenerate
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "train/prepare.h"
+
+namespace snug {
+
+// Loads the weights and adds up to options.max_new_tokens tokens to `prompt`, which holds at least one. Each token runs the
+// forward phase at the smallest planned length that holds the sequence. Ends at an end-of-text id of the model or at its last position.
+// `emit` gets each new token as it comes. Throws UserError(kUsage) for an empty prompt, one beyond the model's positions, or an id
+// outside its vocabulary.
+std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<void(int32_t)>& emit);
+
+// Ids at which generation ends, from generation_config.json or config.json (eos_token_id may be one id or a list); empty when neither says.
+std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory);
+
+}  // namespace snug

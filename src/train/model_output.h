@@ -1,0 +1,25 @@
+// train/model_output.h — a trained model as a Hugging Face directory, whole or not at all
+#pragma once
+
+#include <string>
+
+#include "train/prepare.h"
+#include "train/weights_io.h"
+
+namespace snug {
+
+// Throws UserError: kUsage when `directory` holds a finished run and may not be overwritten, kIo when it cannot be made or written, or
+// when less is free there than `saves` saved models need.
+void require_output_directory(const RunOptions& options, const ParameterFiles& files, int64_t saves);
+
+// Writes configuration, side files, tokenizer (the byte tokenizer for a run from scratch on text that had none) and weights into
+// `directory`, which exists.
+void write_model(const Prepared& run, const ParameterFiles& files, Executor& executor, const std::string& directory);
+
+// The same into output_dir/checkpoint-`step`, which appears whole or not at all. Returns its path.
+std::string write_checkpoint(const Prepared& run, const ParameterFiles& files, Executor& executor, int64_t step);
+
+// Name of the file that marks a finished run: it is written last.
+inline constexpr std::string_view kFinishedRunFile = "memory.json";
+
+}  // namespace snug

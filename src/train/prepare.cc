@@ -1,0 +1,239 @@
+#include "train/prepare.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/errors.h"
+#include "formats/byte_tokenizer.h"
+#include "formats/token_shard.h"
+#include "models/load_model.h"
+
+namespace snug {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Kept free below what the machine or its control groups allow when no budget is named.
+Bytes margin_below(Bytes allowance) { return std::max(Bytes(allowance.value / 20), 64 * kMiB); }
+
+bool is_text_run(const std::vector<std::string>& files) {
+  return std::any_of(files.begin(), files.end(), [](const std::string& file) { return is_text_path(file); });
+}
+
+void check_options(const RunOptions& options, RunKind kind) {
+  if (options.model.empty())
+    throw_user(ExitCode::kUsage, "--model is missing; expected a Hugging Face model directory");
+  if (options.threads > 4096 || options.threads < 0)
+    throw_user(ExitCode::kUsage, "threads is {}; expected 0 to 4096", options.threads);
+  if (kind == RunKind::kTrain && options.max_steps < 0 && options.num_train_epochs <= 0)
+    throw_user(ExitCode::kUsage, "num_train_epochs is {}; expected a number above 0 (or set max_steps)",
+               options.num_train_epochs);
+}
+
+// Files of one kind as windows. Text needs the byte tokenizer.
+std::optional<Windows> open_windows(const std::vector<std::string>& files, const RunOptions& options, const Model& model) {
+  if (files.empty()) return std::nullopt;
+  const TokenDType dtype = options.token_dtype.empty() ? default_token_dtype(model.vocabulary)
+                                                       : parse_token_dtype(options.token_dtype).value();
+  std::vector<std::unique_ptr<TokenStream>> streams;
+  for (const std::string& file : files) streams.push_back(open_token_stream(file, dtype, model.vocabulary));
+  return Windows(JoinedStream(std::move(streams)), options.max_length, files.front());
+}
+
+void check_tokenizer(const RunOptions& options) {
+  if (!is_text_run(options.train_file) && !is_text_run(options.validation_file)) return;
+  // A run from scratch gets the byte tokenizer; a tokenizer that is there already must be that one.
+  if (options.from_scratch && !fs::exists(fs::path(options.model) / "tokenizer.json")) return;
+  require_byte_tokenizer(options.model);
+}
+
+CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates) {
+  CompileOptions compile;
+  compile.batch = options.per_device_train_batch_size;
+  compile.length = options.max_length;
+  compile.eval_batch = options.per_device_eval_batch_size;
+  compile.accumulation = options.gradient_accumulation_steps;
+  compile.precision = options.precision;
+  compile.recompute = options.recompute;
+  compile.optimizer = {.beta1 = options.adam_beta1,
+                       .beta2 = options.adam_beta2,
+                       .eps = options.adam_epsilon,
+                       .weight_decay = options.weight_decay,
+                       .max_grad_norm = options.max_grad_norm};
+  compile.train = kind == RunKind::kTrain;
+  compile.evaluate = evaluates;
+  compile.save = kind == RunKind::kTrain;
+  if (kind == RunKind::kGenerate) {
+    const auto prompt = static_cast<int64_t>(std::max(options.prompt.size(), options.prompt_tokens.size()));
+    const int64_t longest = std::min(model.max_positions, std::max<int64_t>(1, prompt) + options.max_new_tokens);
+    for (int64_t length = 16; compile.generate_lengths.empty() || compile.generate_lengths.back() < longest; length *= 2)
+      compile.generate_lengths.push_back(std::min(length, model.max_positions));
+  }
+  return compile;
+}
+
+// What lies outside the arena of `plan`: what is there now, and what the libraries will take while an operation runs.
+Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside) {
+  return compute_reserve(outside, plan.memories.at(0).arena_bytes, backend.target().dispatch().threads,
+                         kGrowthAllowance + backend.library_bytes(plan));
+}
+
+// The process peak of the same run with other options; the reserve but for the arena's page tables stays what it is.
+Bytes peak_with(const Prepared& run, const RunOptions& options) {
+  const CompileOptions changed = compile_options(options, run.model, run.kind, run.compile_options.evaluate);
+  const Compiled compiled = compile(run.model, changed, run.backend->target());
+  return planned_process_peak(compiled.plan.memories.at(0).arena_bytes,
+                              reserve_beside(compiled.plan, *run.backend, run.outside));
+}
+
+}  // namespace
+
+Prepared prepare(const RunOptions& given, RunKind kind) {
+  check_options(given, kind);
+  // One heap, and no part of it in mappings of a size that depends on history: what lies outside the arena is repeatable.
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+
+  ModelDirectory directory = ModelDirectory::open(given.model);
+  Model model = load_model(directory);
+  RunOptions options = given;
+  if (options.max_length == 0) options.max_length = std::min<int64_t>(1024, model.max_positions);
+  if (options.max_length > model.max_positions)
+    throw_user(ExitCode::kUsage, "max_length is {}; expected at most {}, the model's positions", options.max_length,
+               model.max_positions);
+  if (options.threads == 0) options.threads = static_cast<int>(default_threads());
+  check_tokenizer(options);
+
+  std::optional<Windows> train = open_windows(options.train_file, options, model);
+  std::optional<Windows> validation = open_windows(options.validation_file, options, model);
+  Schedule schedule{.windows = train ? train->count() : 0,
+                    .batch = options.per_device_train_batch_size,
+                    .accumulation = options.gradient_accumulation_steps,
+                    .shuffle = options.shuffle,
+                    .seed = options.seed};
+  int64_t updates = std::max<int64_t>(0, options.max_steps);
+  if (train && options.max_steps < 0)
+    updates = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.updates_per_epoch()) *
+                                                            options.num_train_epochs + 0.5));
+
+  auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
+  const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
+  CompileOptions compiling = compile_options(options, model, kind, evaluates);
+  Compiled compiled = compile(model, compiling, backend->target());
+
+  Prepared run{.kind = kind,
+               .options = std::move(options),
+               .directory = std::move(directory),
+               .model = std::move(model),
+               .compile_options = std::move(compiling),
+               .backend = std::move(backend),
+               .compiled = std::move(compiled),
+               .train = std::move(train),
+               .validation = std::move(validation),
+               .schedule = schedule,
+               .updates = updates,
+               .outside = {},
+               .reserve = {},
+               .allowance = memory_allowance(),
+               .budget = {},
+               .margin = {},
+               .summary = {}};
+  malloc_trim(0);
+  run.outside = process_memory();
+  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
+  run.margin = run.options.memory ? Bytes(0) : margin_below(run.allowance.bytes);
+  run.budget = run.options.memory.value_or(run.allowance.bytes - run.margin);
+  const int64_t tokens = kind == RunKind::kTrain ? run.schedule.windows_per_update() * run.options.max_length : 0;
+  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));
+  return run;
+}
+
+Bytes fixed_bytes(const Prepared& run) {
+  Bytes state = run.summary.reserve;
+  for (const PlanTensor& tensor : run.compiled.plan.tensors)
+    if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
+  return state;
+}
+
+std::vector<Change> changes_that_help(const Prepared& run) {
+  if (run.kind != RunKind::kTrain) return {};
+  const bool state_alone_is_too_much = fixed_bytes(run) > run.budget;
+  std::vector<std::pair<std::string, RunOptions>> candidates;
+  const auto add = [&](const std::string& description, const RunOptions& options) {
+    candidates.emplace_back(description, options);
+  };
+  const RunOptions& now = run.options;
+  const bool can_recompute = now.recompute == RecomputePolicy::kNone, can_narrow = now.precision == Precision::kF32;
+  RunOptions recompute = now, both = now;
+  recompute.recompute = both.recompute = RecomputePolicy::kBlock;
+  both.precision = Precision::kBF16;
+  RunOptions narrow = now;
+  narrow.precision = Precision::kBF16;
+  if (can_recompute) add("--recompute block", recompute);
+  if (can_narrow) add("--precision bf16", narrow);
+  if (can_recompute && can_narrow) add("--recompute block --precision bf16", both);
+  if (!state_alone_is_too_much) {
+    for (int64_t batch = now.per_device_train_batch_size / 2; batch >= 1; batch /= 2) {
+      RunOptions smaller = now;
+      smaller.per_device_train_batch_size = batch;
+      smaller.gradient_accumulation_steps =
+          now.gradient_accumulation_steps * ceil_div(now.per_device_train_batch_size, batch);
+      if (smaller.gradient_accumulation_steps * batch == now.gradient_accumulation_steps * now.per_device_train_batch_size)
+        add(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", batch,
+                        smaller.gradient_accumulation_steps),
+            smaller);
+      RunOptions small_recompute = smaller;
+      small_recompute.recompute = RecomputePolicy::kBlock;
+      if (batch == 1 && can_recompute)
+        add(fmt::format("--per_device_train_batch_size 1 --gradient_accumulation_steps {} --recompute block",
+                        smaller.gradient_accumulation_steps),
+            small_recompute);
+    }
+    for (int64_t length = now.max_length / 2; length >= 64; length /= 2) {
+      RunOptions shorter = now;
+      shorter.max_length = length;
+      add(fmt::format("--max_length {}", length), shorter);
+    }
+  }
+  std::vector<Change> changes;
+  for (const auto& [description, options] : candidates) {
+    const Bytes peak = peak_with(run, options);
+    if (peak < run.summary.peak) changes.push_back({description, peak, peak <= run.budget});
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.fits > b.fits; });
+  return changes;
+}
+
+void require_budget_allowed(const Prepared& run) {
+  if (run.options.memory && *run.options.memory > run.allowance.bytes)
+    throw_user(ExitCode::kUsage, "memory is {} ({} bytes), but {} allows this process {} ({} bytes)",
+               format_bytes(*run.options.memory), run.options.memory->value, run.allowance.source,
+               format_bytes(run.allowance.bytes), run.allowance.bytes.value);
+}
+
+void require_plan_fits(const Prepared& run) {
+  if (run.summary.peak <= run.budget) return;
+
+  const Bytes missing = run.summary.peak - run.budget;
+  std::string text = fmt::format("the run does not fit: it needs {} of {}, {} ({} bytes) too much.\nHeld at the peak ({}, {}):\n",
+                                 format_bytes(run.summary.peak), format_bytes(run.budget), format_bytes(missing),
+                                 missing.value, run.summary.peak_phase, run.summary.peak_operation);
+  for (const PlanSummary::Category& category : run.summary.categories)
+    text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
+  if (const Bytes fixed = fixed_bytes(run); fixed > run.budget)
+    text += fmt::format("Weights, optimizer state and reserve alone take {}: a smaller batch or length cannot help.\n",
+                        format_bytes(fixed));
+  const std::vector<Change> changes = changes_that_help(run);
+  const bool any_fits = std::any_of(changes.begin(), changes.end(), [](const Change& c) { return c.fits; });
+  text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
+  for (const Change& change : changes)
+    if (change.fits == any_fits) text += fmt::format("  {:<72} {:>10}\n", change.description, format_bytes(change.peak));
+  if (changes.empty()) text += "  (nothing in this version lowers the peak further)\n";
+  text += fmt::format("or --memory {} and more.", run.summary.peak.value);
+  throw UserError(ExitCode::kDoesNotFit, text);
+}
+
+}  // namespace snug

@@ -1,0 +1,358 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/allocator.h"
+#include "base/errors.h"
+#include "base/file.h"
+#include "runtime/canary.h"
+#include "train/host_inputs.h"
+#include "train/interrupt.h"
+#include "train/learning_rate.h"
+#include "train/model_output.h"
+#include "train/weights_io.h"
+
+namespace snug {
+namespace {
+
+constexpr int64_t kMostSkippedInARow = 20;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The evaluate phase over all windows of a file.
+class Evaluator {
+ public:
+  Evaluator(const Prepared& run, const Executor& executor)
+      : inputs_(executor, "evaluate"),
+        loss_(phase_tensor(executor, "evaluate", "loss")),
+        batch_(make_batch(run.options.per_device_eval_batch_size, run.options.max_length)) {}
+
+  EvaluationMetrics evaluate(Executor& executor, Windows& windows) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto rows = static_cast<int64_t>(batch_.randomness.size() / 4);
+    double sum = 0;
+    for (int64_t first = 0; first < windows.count(); first += rows) {
+      batch_.windows = batch_.supervised_tokens = 0;
+      for (int64_t row = 0; row < rows; ++row)
+        windows.fill_row(batch_, row, first + row < windows.count() ? std::optional(first + row) : std::nullopt);
+      inputs_.write(executor, batch_, 1.0f);
+      executor.run_phase("evaluate");
+      float loss = 0;
+      executor.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
+      sum += loss;
+    }
+    return {.eval_loss = sum / static_cast<double>(windows.targets()),
+            .eval_tokens = windows.targets(),
+            .eval_seconds = seconds_since(begin)};
+  }
+
+ private:
+  BatchInputs inputs_;
+  PlanTensorId loss_;
+  Batch batch_;
+};
+
+// What one update gave.
+struct UpdateOutcome {
+  double loss = 0;          // mean over the update's supervised tokens
+  double grad_norm = 0;     // before clipping
+  int64_t supervised = 0;   // targets
+  int64_t windows = 0;
+  bool applied = true;
+  int64_t first_nonfinite = -1;  // index of the first trainable parameter with a non-finite gradient
+};
+
+class Trainer {
+ public:
+  Trainer(Prepared& run, ParameterFiles files, RunObserver& observer)
+      : run_(run),
+        observer_(observer),
+        files_(std::move(files)),
+        executor_(run.compiled.plan, *run.backend, [this](const PlanOp& op) { files_.read(op, executor_); }),
+        inputs_(executor_, "micro_step"),
+        loss_(executor_.tensor("micro_step/loss")),
+        hyperparameters_(executor_.tensor("update/hyperparameters")),
+        control_(executor_.tensor("update/control")),
+        batch_(make_batch(run.options.per_device_train_batch_size, run.options.max_length)),
+        rate_{.schedule = run.options.lr_scheduler_type,
+              .peak = run.options.learning_rate,
+              .warmup_updates = warmup_updates(run.options.warmup_steps, run.updates),
+              .total_updates = run.updates} {
+    if (run.options.check_memory) {
+      canary_.emplace(run.compiled.plan, *run.backend);
+      executor_.observe(&*canary_);
+    }
+    if (run.validation) evaluator_.emplace(run, executor_);
+  }
+
+  TrainResult train(const std::vector<RunSetting>& configuration) {
+    const bool writes = !run_.options.output_dir.empty();
+    const std::filesystem::path directory = run_.options.output_dir;
+    if (writes) {
+      write_file((directory / "plan.json").string(), plan_json(run_.summary).dump(2) + "\n");
+      write_file((directory / "config.yaml").string(), format_run_config(configuration));
+      metrics_.emplace((directory / "metrics.jsonl").string(), false);
+    }
+    executor_.run_phase("load");
+    InterruptGuard interrupt;
+    while (result_.updates < run_.updates && interrupt.requested() == 0) one_update();
+    result_.interrupted_by = interrupt.requested();
+    if (result_.interrupted_by != 0)
+      observer_.note(fmt::format("signal {}: finished update {} of {}, saving", result_.interrupted_by, result_.updates,
+                                 run_.updates));
+    if (run_.validation && run_.updates > 0 && last_evaluation_ != result_.updates) evaluate();
+    finish(writes, directory);
+    return result_;
+  }
+
+ private:
+  void one_update() {
+    const int64_t allocations_before = allocations();
+    const auto begin = std::chrono::steady_clock::now();
+    const UpdateOutcome outcome = update(result_.updates);
+    const double seconds = seconds_since(begin);
+    result_.allocations_during_steps += allocations() - allocations_before;
+    result_.seconds += seconds;
+    ++result_.updates;
+    supervised_seen_ += outcome.supervised;
+    samples_seen_ += outcome.windows;
+    result_.tokens_seen += outcome.supervised;
+
+    if (outcome.applied) {
+      skipped_in_a_row_ = 0;
+      ++applied_;
+      result_.train_loss += (outcome.loss - result_.train_loss) / static_cast<double>(applied_);
+      result_.last_loss = outcome.loss;
+      logged_loss_ += outcome.loss;
+      ++logged_updates_;
+      if (!checked_ && last_rate_ > 0) check_first_update(outcome);
+    } else {
+      note_skipped(outcome);
+    }
+    log(outcome, seconds);
+    if (due(run_.options.eval_steps) && run_.validation) evaluate();
+    if (due(run_.options.save_steps) && !run_.options.output_dir.empty())
+      observer_.note(fmt::format("saved {}", write_checkpoint(run_, files_, executor_, result_.updates)));
+  }
+
+  bool due(int64_t every) const { return every > 0 && result_.updates % every == 0; }
+
+  // No allocation from here to the outcome.
+  UpdateOutcome update(int64_t index) {
+    UpdateOutcome outcome;
+    const Schedule& schedule = run_.schedule;
+    for (int64_t step = 0; step < schedule.accumulation; ++step)
+      for (int64_t row = 0; row < schedule.batch; ++row)
+        if (const auto window = schedule.window(index, step, row)) outcome.supervised += run_.train->targets_of(*window);
+    const float inverse_tokens = 1.0f / static_cast<float>(outcome.supervised);
+
+    for (int64_t step = 0; step < schedule.accumulation; ++step) {
+      batch_.windows = batch_.supervised_tokens = 0;
+      for (int64_t row = 0; row < schedule.batch; ++row) {
+        run_.train->fill_row(batch_, row, schedule.window(index, step, row));
+        uint32_t* random = batch_.randomness.data() + 4 * row;
+        random[0] = static_cast<uint32_t>(run_.options.seed);
+        random[1] = static_cast<uint32_t>(run_.options.seed >> 32);
+        random[2] = static_cast<uint32_t>(index);
+        random[3] = static_cast<uint32_t>(step * schedule.batch + row);
+      }
+      if (step > 0 && batch_.windows == 0) break;  // the epoch ended: nothing but padding follows
+      inputs_.write(executor_, batch_, inverse_tokens);
+      executor_.run_phase("micro_step", step);
+      float loss = 0;
+      executor_.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
+      outcome.loss += loss;
+      outcome.windows += batch_.windows;
+    }
+
+    const double count = static_cast<double>(applied_ + 1);
+    last_rate_ = rate_.at(applied_);
+    const float hyperparameters[4] = {static_cast<float>(last_rate_),
+                                      static_cast<float>(1 - std::pow(run_.options.adam_beta1, count)),
+                                      static_cast<float>(1 - std::pow(run_.options.adam_beta2, count)),
+                                      std::isfinite(outcome.loss) ? 1.0f : 0.0f};
+    executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
+    executor_.run_phase("update");
+    float control[4];
+    executor_.read_result(control_, std::as_writable_bytes(std::span(control)));
+    outcome.applied = control[1] != 0;
+    outcome.grad_norm = control[2];
+    outcome.first_nonfinite = static_cast<int64_t>(control[3]);
+    return outcome;
+  }
+
+  void note_skipped(const UpdateOutcome& outcome) {
+    ++result_.skipped_updates;
+    ++skipped_in_a_row_;
+    std::string what = "the loss";
+    if (std::isfinite(outcome.loss) && outcome.first_nonfinite >= 0)
+      what = fmt::format("the gradient of {}", trainable_name(static_cast<size_t>(outcome.first_nonfinite)));
+    observer_.note(fmt::format("update {}: {} is not finite; skipped, nothing changed ({} in a row)", result_.updates, what,
+                               skipped_in_a_row_));
+    if (skipped_in_a_row_ >= kMostSkippedInARow)
+      throw_user(ExitCode::kNonFinite, "{} updates in a row were skipped because {} was not finite; the run ends at update {}",
+                 skipped_in_a_row_, what, result_.updates);
+  }
+
+  const std::string& trainable_name(size_t index) const {
+    for (const ParameterSpec& parameter : run_.model.parameters)
+      if (parameter.trainable && index-- == 0) return parameter.name;
+    throw_internal("no trainable parameter has that index");
+  }
+
+  // What people otherwise miss for days: does the model move at all, and is memory as planned?
+  void check_first_update(const UpdateOutcome& outcome) {
+    checked_ = true;
+    std::string still;
+    int64_t moved_count = 0, trainable = 0;
+    for (const ParameterSpec& parameter : run_.model.parameters) {
+      if (!parameter.trainable) continue;
+      ++trainable;
+      int32_t moved = 0;
+      executor_.read_result("update/moved." + parameter.name, std::as_writable_bytes(std::span(&moved, 1)));
+      moved_count += moved;
+      if (moved == 0) still += (still.empty() ? "" : ", ") + parameter.name;
+    }
+    const ProcessMemory memory = process_memory();
+    observer_.note(fmt::format("first update: loss {:.4f}, {} supervised tokens, {} of {} tensors moved, memory planned {} measured {}",
+                               outcome.loss, outcome.supervised, moved_count, trainable, format_bytes(run_.summary.peak),
+                               format_bytes(memory.peak())));
+    if (!still.empty()) observer_.note(fmt::format("warning: these tensors did not move: {}", still));
+  }
+
+  void log(const UpdateOutcome& outcome, double seconds) {
+    const bool logged = result_.updates % run_.options.logging_steps == 0 || result_.updates == run_.updates || result_.updates == 1;
+    StepMetrics row;
+    row.step = result_.updates;
+    row.total_steps = run_.updates;
+    row.epoch = epoch();
+    row.loss = outcome.loss;
+    row.learning_rate = last_rate_;
+    row.grad_norm = outcome.grad_norm;
+    row.tokens_per_second = seconds > 0 ? static_cast<double>(outcome.supervised) / seconds : 0;
+    row.tokens_seen = result_.tokens_seen;
+    row.supervised_tokens = supervised_seen_;
+    row.skipped_steps = result_.skipped_updates;
+    row.step_seconds = seconds;
+    const ProcessMemory memory = process_memory();
+    row.memory_rss_bytes = memory.resident;
+    row.memory_peak_bytes = memory.peak();
+    row.memory_planned_bytes = run_.summary.peak;
+    if (logged) {
+      // The mean of what was applied since the last row; non-finite losses are counted, not averaged.
+      if (logged_updates_ > 0) row.loss = logged_loss_ / static_cast<double>(logged_updates_);
+      if (metrics_) metrics_->write(row);
+      logged_loss_ = 0;
+      logged_updates_ = 0;
+    }
+    observer_.step(row, static_cast<double>(outcome.supervised), logged);
+  }
+
+  double epoch() const {
+    return static_cast<double>(result_.updates) / static_cast<double>(run_.schedule.updates_per_epoch());
+  }
+
+  void evaluate() {
+    EvaluationMetrics evaluation = evaluator_->evaluate(executor_, *run_.validation);
+    evaluation.step = result_.updates;
+    evaluation.epoch = epoch();
+    result_.eval_loss = evaluation.eval_loss;
+    last_evaluation_ = result_.updates;
+    if (metrics_) metrics_->write(evaluation);
+    observer_.evaluation(evaluation);
+  }
+
+  void finish(bool writes, const std::filesystem::path& directory) {
+    if (writes) {
+      write_model(run_, files_, executor_, directory.string());
+      if (run_.updates > 0)
+        metrics_->write(RunMetrics{.step = result_.updates,
+                                   .train_loss = result_.train_loss,
+                                   .train_runtime = result_.seconds,
+                                   .train_steps_per_second = static_cast<double>(result_.updates) / result_.seconds,
+                                   .train_samples_per_second = static_cast<double>(samples_seen_) / result_.seconds,
+                                   .tokens_seen = result_.tokens_seen,
+                                   .skipped_steps = result_.skipped_updates});
+      metrics_->close();
+    }
+    const ProcessMemory memory = process_memory();
+    result_.planned_process_peak = run_.summary.peak;
+    result_.measured_process_peak = memory.peak();
+    result_.planned_arena = run_.summary.arena;
+    result_.used_arena = run_.backend->arena_bytes();
+    if (!writes) return;
+    const Json report = {{"planned",
+                          {{"process_peak_bytes", result_.planned_process_peak.value},
+                           {"arena_bytes", result_.planned_arena.value}}},
+                         {"measured",
+                          {{"process_peak_bytes", result_.measured_process_peak.value},
+                           {"arena_bytes", result_.used_arena.value},
+                           {"allocations_during_steps", result_.allocations_during_steps}}}};
+    write_file((directory / kFinishedRunFile).string(), report.dump(2) + "\n");
+  }
+
+  Prepared& run_;
+  RunObserver& observer_;
+  ParameterFiles files_;
+  Executor executor_;
+  BatchInputs inputs_;
+  PlanTensorId loss_, hyperparameters_, control_;
+  Batch batch_;
+  LearningRate rate_;
+  std::optional<Canary> canary_;
+  std::optional<Evaluator> evaluator_;
+  std::optional<MetricsWriter> metrics_;
+
+  TrainResult result_;
+  int64_t applied_ = 0, skipped_in_a_row_ = 0, supervised_seen_ = 0, samples_seen_ = 0;
+  int64_t last_evaluation_ = -1;
+  double last_rate_ = 0, logged_loss_ = 0;
+  int64_t logged_updates_ = 0;
+  bool checked_ = false;
+};
+
+ParameterFiles open_parameters(const Prepared& run) {
+  ParameterFiles files = run.options.from_scratch ? ParameterFiles::from_scratch(run.model, run.options.seed)
+                                                  : ParameterFiles::from_weights(run.model, run.directory.open_weights());
+  if (run.options.save_dtype) files.save_as(file_dtype(*run.options.save_dtype));
+  return files;
+}
+
+}  // namespace
+
+TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration, RunObserver* observer) {
+  require(run.kind == RunKind::kTrain, "train() needs a run that was prepared for training");
+  RunObserver silent;
+  if (!run.train && run.options.max_steps != 0)
+    throw_user(ExitCode::kUsage, "--train_file is missing; expected a text (.txt) or a token shard");
+  ParameterFiles files = open_parameters(run);
+  if (!run.options.output_dir.empty()) {
+    const int64_t checkpoints = run.options.save_steps > 0 ? run.updates / run.options.save_steps : 0;
+    require_output_directory(run.options, files, 1 + checkpoints);
+  }
+  Trainer trainer(run, std::move(files), observer != nullptr ? *observer : silent);
+  return trainer.train(configuration);
+}
+
+EvaluationMetrics evaluate(Prepared& run, RunObserver* observer) {
+  require(run.kind == RunKind::kEvaluate, "evaluate() needs a run that was prepared for evaluation");
+  if (!run.validation)
+    throw_user(ExitCode::kUsage, "--validation_file is missing; expected a text (.txt) or a token shard");
+  const ParameterFiles files = open_parameters(run);
+  Executor* loading = nullptr;
+  Executor executor(run.compiled.plan, *run.backend, [&](const PlanOp& op) { files.read(op, *loading); });
+  loading = &executor;
+  std::optional<Canary> canary;
+  if (run.options.check_memory) executor.observe(&canary.emplace(run.compiled.plan, *run.backend));
+  executor.run_phase("load");
+  const EvaluationMetrics evaluation = Evaluator(run, executor).evaluate(executor, *run.validation);
+  if (observer != nullptr) observer->evaluation(evaluation);
+  return evaluation;
+}
+
+}  // namespace snug

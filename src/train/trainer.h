@@ -1,0 +1,49 @@
+// train/trainer.h — the training loop over a prepared run: load, update after update, evaluate, save
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/run_config.h"
+#include "observe/metrics.h"
+#include "train/prepare.h"
+
+namespace snug {
+
+// What a run tells while it goes on. Every method may be left as it is. Called between steps only, where allocation is allowed.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  // After every update. `tokens`: without padding. `logged`: the step's numbers are complete and in metrics.jsonl.
+  virtual void step(const StepMetrics& /*step*/, double /*tokens*/, bool /*logged*/) {}
+  virtual void evaluation(const EvaluationMetrics& /*evaluation*/) {}
+  // A sentence for the user: warnings, saved checkpoints, the check after the first update.
+  virtual void note(std::string_view /*text*/) {}
+};
+
+struct TrainResult {
+  int64_t updates = 0;          // carried out, skipped ones included
+  int64_t skipped_updates = 0;  // because something was not finite
+  int64_t tokens_seen = 0;
+  double train_loss = 0;  // mean over all updates that were applied
+  double last_loss = 0;
+  double seconds = 0;  // of all steps
+  std::optional<double> eval_loss;
+  Bytes planned_process_peak, measured_process_peak;  // measured: VmHWM + VmPTE
+  Bytes planned_arena, used_arena;
+  int64_t allocations_during_steps = 0;  // of Snug's own: operator new (where the program counts it) and reservations
+  int interrupted_by = 0;                // the signal, or 0
+};
+
+// Trains `run` (of kind kTrain, which must fit) and writes options.output_dir: the model directory, plan.json, config.yaml from
+// `configuration`, metrics.jsonl, and memory.json last, which marks a finished run. With an empty output_dir nothing is written.
+// Throws UserError: kUsage for missing data or an output directory with a finished run, kIo, kBadFile for weights, kNonFinite after
+// 20 skipped updates in a row.
+TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration = {}, RunObserver* observer = nullptr);
+
+// Loss over every target of `run.validation`, each once (kind kEvaluate).
+EvaluationMetrics evaluate(Prepared& run, RunObserver* observer = nullptr);
+
+}  // namespace snug

@@ -1,0 +1,247 @@
+#include "train/weights_io.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/errors.h"
+#include "train/initialize.h"
+
+namespace snug {
+namespace {
+
+float widen_f16(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1F, mantissa = half & 0x3FF;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float subnormal = std::ldexp(static_cast<float>(mantissa), -24);
+  return sign != 0 ? -subnormal : subnormal;
+}
+
+uint16_t narrow_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7C00 | std::max(1u, magnitude >> 13 & 0x3FF));
+  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // 65,520 and above round to infinity
+  if (magnitude < 0x38800000) {  // below 2^-14: a multiple of 2^-24, rounded to nearest even
+    const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(scaled)));
+  }
+  const uint32_t rounded = magnitude + 0xFFF + (magnitude >> 13 & 1);
+  return static_cast<uint16_t>(sign | (rounded - 0x38000000) >> 13);
+}
+
+uint16_t narrow_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | ((bits & 0x7F0000) == 0 ? 1 : 0));
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+bool is_parameter_type(FileDType type) {
+  return type == FileDType::kF32 || type == FileDType::kBF16 || type == FileDType::kF16;
+}
+
+// Byte by byte, in pieces.
+bool same_values(const WeightSource& source, const WeightEntry& a, const WeightEntry& b) {
+  if (a.bytes != b.bytes || a.dtype != b.dtype) return false;
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<std::byte> left(kPiece), right(kPiece);
+  for (int64_t first = 0; first < a.bytes; first += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, a.bytes - first));
+    source.read(a, first, std::span(left.data(), size));
+    source.read(b, first, std::span(right.data(), size));
+    if (std::memcmp(left.data(), right.data(), size) != 0) return false;
+  }
+  return true;
+}
+
+// The staging scratch of a host operation, in two halves: as stored in the file, and as f32.
+struct Staging {
+  std::byte* stored;
+  float* widened;
+  int64_t elements;  // of one piece
+};
+
+Staging staging_of(const PlanOp& op, Executor& executor) {
+  require(op.scratch.valid(), "{} has no staging scratch", op.name);
+  const std::span<std::byte> bytes = executor.backend().host_view(executor.plan().tensor(op.scratch));
+  require(bytes.size() >= 128, "{}: {} bytes of staging are not host-visible enough", op.name, bytes.size());
+  const size_t half = bytes.size() / 2 / 64 * 64;
+  return {bytes.data(), reinterpret_cast<float*>(bytes.data() + half), static_cast<int64_t>(half / sizeof(float))};
+}
+
+}  // namespace
+
+void widen(FileDType type, const std::byte* from, float* to, int64_t n) {
+  if (type == FileDType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  require(type == FileDType::kBF16 || type == FileDType::kF16, "{} is no type of parameters", file_dtype_name(type));
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, 2);
+    to[i] = type == FileDType::kBF16 ? std::bit_cast<float>(static_cast<uint32_t>(bits) << 16) : widen_f16(bits);
+  }
+}
+
+void narrow(const float* from, FileDType type, std::byte* to, int64_t n) {
+  if (type == FileDType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  require(type == FileDType::kBF16 || type == FileDType::kF16, "{} is no type of parameters", file_dtype_name(type));
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t bits = type == FileDType::kBF16 ? narrow_bf16(from[i]) : narrow_f16(from[i]);
+    std::memcpy(to + 2 * i, &bits, 2);
+  }
+}
+
+void narrow_weight(const float* from, uint16_t* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(from[i]);
+    const bool finite = (bits & 0x7F800000) != 0x7F800000;
+    to[i] = finite ? static_cast<uint16_t>((bits + 0x8000) >> 16) : narrow_bf16(from[i]);
+  }
+}
+
+ParameterFiles ParameterFiles::from_scratch(const Model& model, uint64_t seed) {
+  ParameterFiles files;
+  files.model_ = &model;
+  files.seed_ = seed;
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    const std::string& name = model.parameters[i].name;
+    files.index_[name] = i;
+    files.files_[name] = {.stored_name = name};
+  }
+  return files;
+}
+
+ParameterFiles ParameterFiles::from_weights(const Model& model, WeightSource weights) {
+  ParameterFiles files = from_scratch(model, 0);
+  files.source_ = std::make_shared<WeightSource>(std::move(weights));
+  std::vector<std::string> problems;
+  std::map<std::string, std::string> found;  // parameter → name in the file
+  for (const WeightEntry& entry : files.source_->tensors()) {
+    const std::optional<std::string> parameter = model_parameter(model, entry.name);
+    if (!parameter) {
+      if (!is_ignorable_tensor(model, entry.name))
+        problems.push_back(fmt::format("unexpected tensor {} {} in {}", entry.name, to_string(entry.shape),
+                                       files.source_->file_of(entry)));
+      continue;
+    }
+    ParameterFile& file = files.files_.at(*parameter);
+    const ParameterSpec& spec = files.spec_of(*parameter);
+    if (file.source != nullptr) {
+      // A tied head stored beside its embedding is accepted; the embedding's own name is the one that is read and written.
+      const bool tied = is_tied_copy(model, entry.name) || is_tied_copy(model, file.stored_name);
+      if (tied && !same_values(*files.source_, *file.source, entry))
+        problems.push_back(fmt::format("{} and {} differ, but tie_word_embeddings says that they are one tensor",
+                                       file.stored_name, entry.name));
+      if (is_tied_copy(model, entry.name)) continue;
+      if (!tied) problems.push_back(fmt::format("{} is there twice, as {} and {}", *parameter, file.stored_name, entry.name));
+    }
+    if (entry.shape != spec.shape)
+      problems.push_back(fmt::format("tensor {} has shape {}; expected {}", entry.name, to_string(entry.shape),
+                                     to_string(spec.shape)));
+    if (!is_parameter_type(entry.dtype))
+      problems.push_back(fmt::format("tensor {} has type {}; expected F32, BF16 or F16", entry.name,
+                                     file_dtype_name(entry.dtype)));
+    file = {.stored_name = entry.name, .dtype = entry.dtype, .source = &entry};
+  }
+  for (const ParameterSpec& spec : model.parameters)
+    if (files.files_.at(spec.name).source == nullptr)
+      problems.push_back(fmt::format("missing tensor {} {}", spec.name, to_string(spec.shape)));
+  if (!problems.empty()) {
+    constexpr size_t kShown = 10;
+    const size_t more = problems.size() > kShown ? problems.size() - kShown : 0;
+    problems.resize(std::min(problems.size(), kShown));
+    throw_user(ExitCode::kBadFile, "the weights do not match config.json:\n  {}{}", fmt::join(problems, "\n  "),
+               more > 0 ? fmt::format("\n  and {} more", more) : "");
+  }
+  return files;
+}
+
+void ParameterFiles::save_as(FileDType dtype) {
+  for (auto& [name, file] : files_) file.dtype = dtype;
+}
+
+const ParameterSpec& ParameterFiles::spec_of(const std::string& parameter) const {
+  const auto found = index_.find(parameter);
+  require(found != index_.end(), "parameter {} is not in the model", parameter);
+  return model_->parameters[found->second];
+}
+
+const std::string& ParameterFiles::stored_name(const PlanOp& op, const Plan& plan) const {
+  const PlanTensorId id = op.outputs.empty() ? op.inputs.at(0) : op.outputs.at(0);
+  return files_.at(plan.tensor(id).parameter).stored_name;
+}
+
+void ParameterFiles::read(const PlanOp& op, Executor& executor) const {
+  const PlanTensorId id = op.outputs.at(0);
+  const PlanTensor& tensor = executor.plan().tensor(id);
+  const ParameterFile& file = files_.at(tensor.parameter);
+  const ParameterSpec& spec = spec_of(tensor.parameter);
+  const Staging staging = staging_of(op, executor);
+  const int64_t elements = tensor.shape.elements();
+  for (int64_t first = 0; first < elements; first += staging.elements) {
+    const int64_t n = std::min(staging.elements, elements - first);
+    if (file.source != nullptr) {
+      const int64_t width = file_dtype_bytes(file.source->dtype);
+      source_->read(*file.source, first * width, std::span(staging.stored, static_cast<size_t>(n * width)));
+      widen(file.source->dtype, staging.stored, staging.widened, n);
+    } else {
+      initialize(spec, seed_, first, std::span(staging.widened, static_cast<size_t>(n)));
+    }
+    if (tensor.dtype == DType::kBF16) {
+      narrow_weight(staging.widened, reinterpret_cast<uint16_t*>(staging.stored), n);
+      executor.write(id, 2 * first, std::span<const std::byte>(staging.stored, static_cast<size_t>(2 * n)));
+    } else {
+      require(tensor.dtype == DType::kF32, "parameter {} is kept as {}", tensor.parameter, dtype_name(tensor.dtype));
+      executor.write(id, 4 * first, std::as_bytes(std::span(staging.widened, static_cast<size_t>(n))));
+    }
+  }
+}
+
+std::vector<TensorSpec> ParameterFiles::specs() const {
+  std::vector<TensorSpec> specs;
+  for (const ParameterSpec& spec : model_->parameters) {
+    const ParameterFile& file = files_.at(spec.name);
+    specs.push_back({.name = file.stored_name, .dtype = file.dtype, .shape = spec.shape});
+  }
+  return specs;
+}
+
+void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sink) const {
+  const PlanTensorId id = op.inputs.at(0);
+  const PlanTensor& tensor = executor.plan().tensor(id);
+  require(tensor.dtype == DType::kF32, "parameter {} is saved from {}", tensor.parameter, dtype_name(tensor.dtype));
+  const ParameterFile& file = files_.at(tensor.parameter);
+  const Staging staging = staging_of(op, executor);
+  const int64_t width = file_dtype_bytes(file.dtype), elements = tensor.shape.elements();
+  for (int64_t first = 0; first < elements; first += staging.elements) {
+    const int64_t n = std::min(staging.elements, elements - first);
+    executor.read(id, 4 * first, std::as_writable_bytes(std::span(staging.widened, static_cast<size_t>(n))));
+    narrow(staging.widened, file.dtype, staging.stored, n);
+    sink.write(file.stored_name, first * width, std::span<const std::byte>(staging.stored, static_cast<size_t>(n * width)));
+  }
+  if (elements == 0) sink.write(file.stored_name, 0, {});
+}
+
+void save_weights(const ParameterFiles& files, Executor& executor, const std::string& directory) {
+  const PlanPhase* phase = executor.plan().phase("save");
+  require(phase != nullptr, "the plan has no phase save");
+  std::map<std::string, const PlanOp*> writers;
+  for (const PlanOp& op : phase->ops) writers[files.stored_name(op, executor.plan())] = &op;
+  WeightSink sink(directory, files.specs());
+  for (const TensorSpec& spec : sink.order()) files.write(*writers.at(spec.name), executor, sink);
+  sink.commit();
+}
+
+}  // namespace snug
