@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "compile/pipeline.h"
 #include "data/windows.h"
+#include "formats/model_directory.h"
 #include "gemm_rate.h"
 #include "observe/process_memory.h"
 #include "observe/reserve.h"
@@ -146,7 +147,7 @@ struct Start {
   double libraries = 0;  // threads, libraries' buffers, warm-up products
   double plan = 0;
   double arena = 0;  // reserving and touching every byte, binding every operation
-  double load = 0;   // initial weights from the seed
+  double load = 0;   // the weights, from the seed or from files
   double total() const { return libraries + plan + arena + load; }
 };
 
@@ -262,7 +263,7 @@ void print_report(const Json& result, const std::vector<Timed>& updates, const s
 
   const Json& start = result["start"];
   fmt::print(
-      "\nstart {:.2f} s: libraries {:.2f}, planning {:.3f}, arena {:.2f}, initial weights {:.2f}; first "
+      "\nstart {:.2f} s: libraries {:.2f}, planning {:.3f}, arena {:.2f}, weights {:.2f}; first "
       "update {:.2f} s\n",
       number("start_seconds"), start["libraries"].get<double>(), start["plan"].get<double>(),
       start["arena"].get<double>(), start["load"].get<double>(), number("first_update_seconds"));
@@ -279,7 +280,10 @@ int bench_step(const StepOptions& options, const Model& model, cpu::CpuBackend& 
                                           kGrowthAllowance + backend.library_bytes(compiled.plan));
 
   auto begin = Clock::now();
-  const ParameterFiles files = ParameterFiles::from_scratch(model, 42);
+  const ParameterFiles files =
+      options.weights.empty()
+          ? ParameterFiles::from_scratch(model, 42)
+          : ParameterFiles::from_weights(model, ModelDirectory::open(options.weights).open_weights());
   Executor* loading = nullptr;
   Executor executor(compiled.plan, backend, [&](const PlanOp& op) { files.read(op, *loading); });
   loading = &executor;

@@ -47,8 +47,8 @@ StepOptions parse_step_options(int count, char** arguments) {
       continue;
     }
     const auto counted = counts.find(option);
-    const bool known =
-        counted != counts.end() || option == "--model" || option == "--precision" || option == "--recompute";
+    const bool known = counted != counts.end() || option == "--model" || option == "--weights" ||
+                       option == "--precision" || option == "--recompute";
     if (!known) throw_user(ExitCode::kUsage, "{} is no option\n{}", option, step_usage());
     if (++i == count) throw_user(ExitCode::kUsage, "{} has no value\n{}", option, step_usage());
     const std::string_view value = arguments[i];
@@ -57,6 +57,8 @@ StepOptions parse_step_options(int count, char** arguments) {
     } else if (option == "--model") {
       options.model = parse_choice<std::string>(option, value,
                                                 {{"gpt2", "gpt2"}, {"smollm2", "smollm2"}, {"tiny", "tiny"}});
+    } else if (option == "--weights") {
+      options.weights = value;
     } else if (option == "--precision") {
       options.precision =
           parse_choice<Precision>(option, value, {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}});
@@ -73,7 +75,7 @@ std::string step_usage() {
          "[--precision fp32|bf16]\n"
          "                       [--recompute none|block] [--accumulation 1] [--steps 3] [--tries 5] "
          "[--threads 0]\n"
-         "                       [--plan_only] [--json]";
+         "                       [--weights DIR] [--plan_only] [--json]";
 }
 
 Model bench_model(const StepOptions& options) {
