@@ -3,6 +3,7 @@
 // Shows the three calls that matter: prepare (plans, proves, touches nothing), require_plan_fits, train.
 
 #include <snug/base/errors.h>
+#include <snug/base/library_pool.h>  // once in a program: holds oneDNN to the planned reserve
 #include <snug/train/trainer.h>
 
 #include <cstdio>

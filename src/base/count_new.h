@@ -5,52 +5,16 @@
 // OpenMP ask for inside their own code is theirs and not counted: it belongs to the reserve.
 #pragma once
 
-#include <link.h>
-
-#include <array>
-#include <cstdint>
 #include <cstdlib>
-#include <string_view>
 #include <new>
 
 #include "base/allocator.h"
+#include "base/library_code.h"
 
 namespace snug::counted_new {
 
-// Address ranges of the code of libraries whose requests are not ours.
-struct LibraryCode {
-  struct Range {
-    uintptr_t first = 0, last = 0;
-  };
-  std::array<Range, 16> ranges;
-  size_t count = 0;
-
-  LibraryCode() {
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* self) {
-          const std::string_view name = info->dlpi_name;
-          if (name.find("libdnnl") == name.npos && name.find("libgomp") == name.npos) return 0;
-          auto& code = *static_cast<LibraryCode*>(self);
-          for (int i = 0; i < info->dlpi_phnum && code.count < code.ranges.size(); ++i) {
-            const auto& segment = info->dlpi_phdr[i];
-            if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
-            const uintptr_t first = info->dlpi_addr + segment.p_vaddr;
-            code.ranges[code.count++] = {first, first + segment.p_memsz};
-          }
-          return 0;
-        },
-        this);
-  }
-  bool holds(const void* address) const {
-    const auto at = reinterpret_cast<uintptr_t>(address);
-    for (size_t i = 0; i < count; ++i)
-      if (at >= ranges[i].first && at < ranges[i].last) return true;
-    return false;
-  }
-};
-
 inline void* allocate(std::size_t size, std::size_t alignment, const void* caller) {
-  static const LibraryCode libraries;
+  static const LibraryCode libraries("libdnnl", "libgomp");
   if (!libraries.holds(caller)) note_allocation();
   if (size == 0) size = 1;
   for (;;) {

@@ -93,13 +93,15 @@ class Backward {
 // Backward of the product with operands x, w, [bias] at 0, 1, 2.
 void emit_linear(Backward& backward, TensorId d_y) {
   const Attributes weight{{"weight", backward.attributes().word("weight")}};
-  if (backward.needs(0))
-    backward.set(0, backward.emit("linear_dx", "dx", {d_y, backward.input(1)}, weight,
-                                  {backward.gradient_name(0)})[0]);
+  // The parameters' gradients come first: they are the last use of a recomputed x, whose bytes are then free
+  // when its gradient is made.
   if (backward.needs(1))
     backward.emit_parameters("linear_dweight", "dweight", {backward.input(0), d_y}, weight, {1});
   if (backward.attributes().integer("bias") == 1 && backward.needs(2))
     backward.emit_parameters("linear_dbias", "dbias", {d_y}, {}, {2});
+  if (backward.needs(0))
+    backward.set(0, backward.emit("linear_dx", "dx", {d_y, backward.input(1)}, weight,
+                                  {backward.gradient_name(0)})[0]);
 }
 
 // The loss's own gradient is 1 and no tensor: nothing may follow the operation that makes the loss.

@@ -68,10 +68,10 @@ TEST(Gradients, OfLinear) {
   const Differentiated result = differentiate_last(kLinear, {});
   EXPECT_EQ(
       result.backward,
-      "%d.x : bf16[2,6,8] activations = linear_dx(%g, %w) {weight=io} @backward block=2 name=h.2.fc.dx\n"
       "%d.w : f32[8,12] gradients = linear_dweight(%x, %g) {accumulate=0, weight=io} @backward block=2 "
       "name=h.2.fc.dweight\n"
-      "%d.b : f32[12] gradients = linear_dbias(%g) {accumulate=0} @backward block=2 name=h.2.fc.dbias\n");
+      "%d.b : f32[12] gradients = linear_dbias(%g) {accumulate=0} @backward block=2 name=h.2.fc.dbias\n"
+      "%d.x : bf16[2,6,8] activations = linear_dx(%g, %w) {weight=io} @backward block=2 name=h.2.fc.dx\n");
 }
 
 TEST(Gradients, OfLinearMakesOnlyWhatIsNeeded) {

@@ -75,7 +75,8 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   return compile;
 }
 
-// What lies outside the arena of `plan`: what is there now, and what the libraries will take while an operation runs.
+// What lies outside the arena of `plan`: what is there now, and what libraries will take while an operation runs
+// (base/library_pool.h keeps it from growing beyond).
 Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside) {
   return compute_reserve(outside, plan.memories.at(0).arena_bytes, backend.target().dispatch().threads,
                          kGrowthAllowance + backend.library_bytes(plan));
@@ -93,9 +94,9 @@ Bytes peak_with(const Prepared& run, const RunOptions& options) {
 
 Prepared prepare(const RunOptions& given, RunKind kind) {
   check_options(given, kind);
-  // One heap, and no part of it in mappings of a size that depends on history: what lies outside the arena is repeatable.
+  // Large vectors of compiling come from mmap and go back at once; the one heap holds small objects only.
   mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
 
   ModelDirectory directory = ModelDirectory::open(given.model);
   Model model = load_model(directory);
@@ -141,7 +142,6 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                .budget = {},
                .margin = {},
                .summary = {}};
-  malloc_trim(0);
   run.outside = process_memory();
   run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
   run.margin = run.options.memory ? Bytes(0) : margin_below(run.allowance.bytes);
