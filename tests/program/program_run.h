@@ -1,0 +1,75 @@
+// tests/program/program_run.h — the built program as a user runs it: a process with a time limit, its output and its end
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug {
+
+// What surrounds one run. All of it is set in the child between fork and exec.
+struct Surroundings {
+  double timeout_seconds = 60;
+  int64_t largest_file_bytes = -1;  // RLIMIT_FSIZE; −1: none
+  bool huge_pages = true;           // false: PR_SET_THP_DISABLE
+  bool obeys_permissions = false;   // root gives up its right to write anywhere
+  std::string cgroup = {};          // directory of a control group to enter
+};
+
+struct ProgramEnd {
+  int exit_code = -1;  // −1 when a signal ended it
+  int signal = 0;
+  bool timed_out = false;
+  std::string out, err;
+};
+
+// A run that goes on while the test does something to it.
+class RunningProgram {
+ public:
+  explicit RunningProgram(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
+  ~RunningProgram();  // kills what still runs
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  // Waits until standard output holds `text`; false when the program ended or the time was up before.
+  bool wait_for_output(std::string_view text);
+  void send(int signal) const;
+  // Waits for the end; kills the program when its time is up.
+  ProgramEnd wait();
+
+ private:
+  // Reads what is there, for at most `milliseconds`; false at the end of both streams.
+  bool pump(int milliseconds);
+  int remaining_milliseconds() const;
+
+  pid_t process_ = -1;
+  int out_ = -1, err_ = -1;
+  std::chrono::steady_clock::time_point deadline_;
+  ProgramEnd end_;
+};
+
+ProgramEnd run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
+
+// A new directory that is gone after the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string file_text(const std::filesystem::path& path);
+void write_text(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace snug
