@@ -369,6 +369,7 @@ int run(int count, char** arguments) {
   const int64_t threads = options.threads > 0 ? options.threads : default_threads();
   const auto begin = Clock::now();
   cpu::CpuBackend backend(cpu::choose_dispatch(static_cast<int>(threads)));
+  backend.set_huge_pages(options.huge_pages);
   const Start start{.libraries = seconds_since(begin)};
   return options.plan_only ? bench_plan(options, model, backend) : bench_step(options, model, backend, start);
 }

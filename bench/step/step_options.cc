@@ -48,7 +48,7 @@ StepOptions parse_step_options(int count, char** arguments) {
     }
     const auto counted = counts.find(option);
     const bool known = counted != counts.end() || option == "--model" || option == "--weights" ||
-                       option == "--precision" || option == "--recompute";
+                       option == "--huge_pages" || option == "--precision" || option == "--recompute";
     if (!known) throw_user(ExitCode::kUsage, "{} is no option\n{}", option, step_usage());
     if (++i == count) throw_user(ExitCode::kUsage, "{} has no value\n{}", option, step_usage());
     const std::string_view value = arguments[i];
@@ -59,6 +59,9 @@ StepOptions parse_step_options(int count, char** arguments) {
                                                 {{"gpt2", "gpt2"}, {"smollm2", "smollm2"}, {"tiny", "tiny"}});
     } else if (option == "--weights") {
       options.weights = value;
+    } else if (option == "--huge_pages") {
+      options.huge_pages = parse_choice<HugePages>(
+          option, value, {{"system", HugePages::kSystem}, {"on", HugePages::kOn}, {"off", HugePages::kOff}});
     } else if (option == "--precision") {
       options.precision =
           parse_choice<Precision>(option, value, {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}});
@@ -75,7 +78,8 @@ std::string step_usage() {
          "[--precision fp32|bf16]\n"
          "                       [--recompute none|block] [--accumulation 1] [--steps 3] [--tries 5] "
          "[--threads 0]\n"
-         "                       [--weights DIR] [--plan_only] [--json]";
+         "                       [--weights DIR]\n"
+         "                       [--huge_pages system|on|off] [--plan_only] [--json]";
 }
 
 Model bench_model(const StepOptions& options) {

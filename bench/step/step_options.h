@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/allocator.h"
 #include "compile/options.h"
 #include "models/model.h"
 
@@ -15,11 +16,12 @@ struct StepOptions {
   int64_t batch = 4, length = 1024, accumulation = 1;
   Precision precision = Precision::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
-  int64_t steps = 3;       // timed updates, or plans with plan_only
-  int64_t tries = 5;       // most measurements of one update
-  int64_t threads = 0;     // 0: what affinity and the cgroup's quota allow
-  std::string weights;     // model directory to load from; empty: initial weights from a seed
-  bool plan_only = false;  // time planning alone; no weight and no arena exists
+  int64_t steps = 3;    // timed updates, or plans with plan_only
+  int64_t tries = 5;    // most measurements of one update
+  int64_t threads = 0;  // 0: what affinity and the cgroup's quota allow
+  std::string weights;  // model directory to load from; empty: initial weights from a seed
+  HugePages huge_pages = HugePages::kSystem;  // of the arena
+  bool plan_only = false;                     // time planning alone; no weight and no arena exists
   bool json = false;
 };
 
