@@ -119,7 +119,9 @@ ProgramEnd RunningProgram::wait() {
     ::kill(process_, SIGKILL);
   }
   int status = 0;
-  ::waitpid(process_, &status, 0);
+  rusage usage{};
+  ::wait4(process_, &status, 0, &usage);
+  end_.peak_resident_bytes = int64_t{1024} * usage.ru_maxrss;
   process_ = -1;
   if (WIFEXITED(status)) end_.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end_.signal = WTERMSIG(status);

@@ -25,6 +25,7 @@ struct ProgramEnd {
   int exit_code = -1;  // −1 when a signal ended it
   int signal = 0;
   bool timed_out = false;
+  int64_t peak_resident_bytes = 0;  // as the kernel tells the parent, not as the program tells of itself
   std::string out, err;
 };
 
