@@ -442,6 +442,13 @@ TEST_F(Errors, EmptyText) {
       kBadFile, {text_, "is empty"});
 }
 
+TEST_F(Errors, TextForAVocabularyWithoutRoomForBytes) {
+  const std::string model = make_model(here_ / "few", gpt2_json({.vocabulary = 256}));
+  expect_refusal(
+      {"train", "--model", model, "--from_scratch", "--train_file", text_, "--output_dir", here_ / "out"},
+      kBadFile, {text_, "257", "256"});
+}
+
 TEST_F(Errors, EmptyShard) {
   write_text(shard_, "");
   expect_refusal(training(), kBadFile, {shard_, "is empty"});

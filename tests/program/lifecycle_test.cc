@@ -163,6 +163,26 @@ TEST_F(Lifecycle, SeedDecidesEverything) {
   EXPECT_NE(losses("a"), losses("c"));
 }
 
+TEST_F(Lifecycle, SameThreadsGiveTheSameBits) {
+  for (const char* threads : {"1", "2", "3"}) {
+    const std::string a = std::string("a") + threads, b = std::string("b") + threads;
+    expect_done(training(a, {"--threads", threads}));
+    expect_done(training(b, {"--threads", threads}));
+    EXPECT_TRUE(all_tensors(here_ / a) == all_tensors(here_ / b)) << threads;
+    EXPECT_EQ(losses(a), losses(b));
+  }
+}
+
+TEST_F(Lifecycle, OutputDirectoryMayBeTheModelsOwn) {
+  expect_done(training("out"));
+  const auto before = all_tensors(here_ / "out");
+  expect_done({"train", "--model", here_ / "out", "--train_file", text_, "--output_dir", here_ / "out",
+               "--overwrite_output_dir", "--max_steps", "2", "--max_length", "32"});
+  EXPECT_FALSE(all_tensors(here_ / "out") == before);
+  expect_done(
+      {"eval", "--model", here_ / "out", "--validation_file", text_, "--max_length", "32", "--check_memory"});
+}
+
 TEST_F(Lifecycle, RecomputationGivesTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     const std::string kept = std::string("kept-") + precision,

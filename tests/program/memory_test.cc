@@ -67,8 +67,7 @@ TEST_P(ProgramMemory, EveryCommandKeepsToItsPlan) {
                      "--precision", precision_});
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ProgramMemory,
-                         testing::Values("gpt2_fp32", "llama_bf16"),
+INSTANTIATE_TEST_SUITE_P(Families, ProgramMemory, testing::Values("gpt2_fp32", "llama_bf16"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
