@@ -61,6 +61,8 @@ std::optional<int64_t> FirstFit::place(const Box& box, int64_t limit) {
   return offset;
 }
 
+void FirstFit::put(const Box& box, int64_t offset) { insert(box, offset, mask_of(box.first, box.last)); }
+
 void FirstFit::insert(const Box& box, int64_t offset, const Mask& mask) {
   if (order_.empty()) {
     if (chunks_.empty()) chunks_.emplace_back();

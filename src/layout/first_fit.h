@@ -32,6 +32,9 @@ class FirstFit {
   // and returns nothing when the box would end above `limit`.
   std::optional<int64_t> place(const Box& box, int64_t limit);
 
+  // Puts the box at this offset >= 0, where the caller knows that it meets no placed box.
+  void put(const Box& box, int64_t offset);
+
   void clear();
 
   // Boxes and chunks looked at since construction: effort that, unlike time, is the same on every machine.

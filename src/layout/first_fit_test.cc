@@ -28,6 +28,14 @@ TEST(FirstFit, TakesTheLowestHole) {
   EXPECT_EQ(arena.place({.first = 0, .last = 1, .size = 2}, kNoLimit), 2);  // and fits this one exactly
 }
 
+TEST(FirstFit, KeepsClearOfWhatWasPut) {
+  FirstFit arena(2);
+  arena.put({.first = 0, .last = 1, .size = 2}, 3);
+  EXPECT_EQ(arena.place({.first = 0, .last = 2, .size = 4}, kNoLimit), 5);  // the hole [0, 3) is too small
+  EXPECT_EQ(arena.place({.first = 0, .last = 1, .size = 3}, kNoLimit), 0);
+  EXPECT_EQ(arena.place({.first = 1, .last = 2, .size = 5}, kNoLimit), 0);  // meets nothing that was put
+}
+
 TEST(FirstFit, RefusesWhatWouldEndAboveTheLimitAndStaysAsItWas) {
   FirstFit arena(1);
   EXPECT_EQ(arena.place({.first = 0, .last = 1, .size = 6}, 10), 0);

@@ -27,8 +27,9 @@ struct Task {
   std::vector<Box> boxes;
   std::vector<size_t> buffer_of;  // box -> buffer of the problem
   int32_t times = 0;
-  int32_t peak_time = 0;  // the first time at which most units live
-  int64_t bound = 0;      // max-live of the boxes, units
+  int32_t peak_time = 0;                                   // the first time at which most units live
+  int32_t stay_end = std::numeric_limits<int32_t>::max();  // a box of the peak stays when it lives until here
+  int64_t bound = 0;                                       // max-live of the boxes, units
 };
 
 Task make_task(const Problem& problem) {
@@ -86,11 +87,23 @@ Task make_task(const Problem& problem) {
   for (int64_t live = 0; live < task.bound; ++task.peak_time)
     live += change[static_cast<size_t>(task.peak_time)];
   if (task.peak_time > 0) --task.peak_time;
+
+  // Where nothing of the peak ends for the longest time: gradients outlive their backward by far.
+  std::vector<int32_t> ends;
+  for (const Box& box : task.boxes)
+    if (box.first <= task.peak_time && task.peak_time < box.last) ends.push_back(box.last);
+  std::sort(ends.begin(), ends.end());
+  int32_t widest = 0;
+  for (size_t i = 1; i < ends.size(); ++i) {
+    if (ends[i] - ends[i - 1] <= widest) continue;
+    widest = ends[i] - ends[i - 1];
+    task.stay_end = ends[i];
+  }
   return task;
 }
 
 // One way to sort boxes: by class of size, largest first, then by the ties in turn, then by index.
-enum class Tie { kFirstUp, kLastDown, kLifetimeDown, kSizeDown };
+enum class Tie { kFirstUp, kFirstDown, kLastDown, kLifetimeDown, kLifetimeClassDown, kSizeDown };
 struct Sort {
   int64_t
       size_class_base;  // 0: the size itself; 1: one class for all; b: sizes within a factor of b are equal
@@ -103,6 +116,9 @@ struct Order {
   std::string name;
   std::optional<Sort> at_peak;
   Sort rest;
+  // The boxes of the peak that stay lie at the bottom, side by side, first-born lowest; all others are placed
+  // downward from the top. So bytes are freed on one side of the free middle and taken on the other.
+  bool two_sided = false;
 };
 
 const std::vector<Order>& orders() {
@@ -117,6 +133,11 @@ const std::vector<Order>& orders() {
         {"at-peak(size-down,first-up),lifetime-down,size-down", size_first, lifetime_size},
         {"at-peak(last-down),size-down,last-down", Sort{1, {Tie::kLastDown}}, size_last},
     };
+    const Sort peak_last{1, {Tie::kLastDown}};
+    list.push_back({"two-sided,at-peak(last-down),lifetime-down,first-down", peak_last,
+                    Sort{1, {Tie::kLifetimeDown, Tie::kFirstDown}}, true});
+    list.push_back({"two-sided,at-peak(last-down),lifetime-class-2-down,size-down,first-down", peak_last,
+                    Sort{1, {Tie::kLifetimeClassDown, Tie::kSizeDown, Tie::kFirstDown}}, true});
     for (const int64_t base : {2, 4, 8, 16}) {
       list.push_back({fmt::format("size-class-{}-down,first-up", base), {}, {base, {Tie::kFirstUp}}});
       list.push_back(
@@ -139,32 +160,46 @@ int64_t key(const Box& box, Tie tie) {  // sorts ascending
   switch (tie) {
     case Tie::kFirstUp:
       return box.first;
+    case Tie::kFirstDown:
+      return -int64_t{box.first};
     case Tie::kLastDown:
       return -int64_t{box.last};
     case Tie::kLifetimeDown:
       return int64_t{box.first} - box.last;
+    case Tie::kLifetimeClassDown:
+      return -size_class(int64_t{box.last} - box.first, 2);
     case Tie::kSizeDown:
       return -box.size;
   }
   throw_internal("layout: unknown tie {}", static_cast<int>(tie));
 }
 
+bool is_at_peak(const Task& task, const Box& box) {
+  return box.first <= task.peak_time && task.peak_time < box.last;
+}
+
+bool stays(const Task& task, const Box& box) { return is_at_peak(task, box) && box.last >= task.stay_end; }
+
 // The boxes' indices in the order of placing.
 std::vector<uint32_t> sorted(const Task& task, const Order& order) {
   struct Keyed {
-    std::array<int64_t, 4> keys{};
+    std::array<int64_t, 5> keys{};
     uint32_t box = 0;
     auto operator<=>(const Keyed&) const = default;
   };
   std::vector<Keyed> list(task.boxes.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Box& box = task.boxes[i];
-    const bool early = order.at_peak && box.first <= task.peak_time && task.peak_time < box.last;
+    list[i].box = static_cast<uint32_t>(i);
+    if (order.two_sided && stays(task, box)) {
+      list[i].keys = {0, key(box, Tie::kFirstUp)};
+      continue;
+    }
+    const bool early = order.at_peak && is_at_peak(task, box);
     const Sort& sort = early ? *order.at_peak : order.rest;
-    list[i].keys[0] = early ? 0 : 1;
+    list[i].keys[0] = early ? 1 : 2;
     list[i].keys[1] = -size_class(box.size, sort.size_class_base);
     for (size_t t = 0; t < sort.ties.size(); ++t) list[i].keys[2 + t] = key(box, sort.ties[t]);
-    list[i].box = static_cast<uint32_t>(i);
   }
   std::sort(list.begin(), list.end());
   std::vector<uint32_t> result(list.size());
@@ -194,6 +229,32 @@ size_t place_all(const Task& task, const std::vector<uint32_t>& order, int64_t l
   return order.size();
 }
 
+// The same for a two-sided order, whose first boxes are those that stay. Works on the arena turned upside
+// down: what stays hangs from the bound, and first fit from 0 upward is placing downward from the top.
+size_t place_two_sided(const Task& task, const std::vector<uint32_t>& order, int64_t limit, FirstFit& arena,
+                       Placement& placement) {
+  arena.clear();
+  placement.offsets.resize(task.boxes.size());
+  placement.peak = task.bound;
+  int64_t hang_from = task.bound;
+  for (size_t placed = 0; placed < order.size(); ++placed) {
+    const Box& box = task.boxes[order[placed]];
+    int64_t& offset = placement.offsets[order[placed]];
+    if (stays(task, box)) {
+      offset = hang_from -= box.size;
+      arena.put(box, offset);
+    } else {
+      const std::optional<int64_t> found = arena.place(box, limit);
+      if (!found) return placed;
+      offset = *found;
+      placement.peak = std::max(placement.peak, offset + box.size);
+    }
+  }
+  for (size_t box = 0; box < task.boxes.size(); ++box)
+    placement.offsets[box] = placement.peak - placement.offsets[box] - task.boxes[box].size;
+  return order.size();
+}
+
 Solution make_solution(const Problem& problem, const Task& task, const Placement& placement,
                        std::string order) {
   const int64_t unit = problem.alignment.value;
@@ -213,27 +274,29 @@ Solution pack(const Problem& problem, const PackOptions& options) {
   const Task task = make_task(problem);
   FirstFit arena(task.times);
   Placement best, trial;
-  size_t winner = 0;
+  size_t winner = 0, one_sided_winner = 0;
   std::string suffix;
   // Only what beats the best so far is of interest, so a pass stops where it cannot.
-  const auto try_order = [&](const std::vector<uint32_t>& order) {
+  const auto try_order = [&](const std::vector<uint32_t>& order, bool two_sided) {
     const int64_t limit = best.peak == kNoLimit ? kNoLimit : best.peak - 1;
-    const size_t placed = place_all(task, order, limit, arena, trial);
+    const size_t placed = (two_sided ? place_two_sided : place_all)(task, order, limit, arena, trial);
     if (placed == order.size()) std::swap(best, trial);
     return placed;
   };
 
-  for (size_t i = 0; i < orders().size() && best.peak > task.bound; ++i)
-    if (try_order(sorted(task, orders()[i])) == task.boxes.size()) winner = i;
+  for (size_t i = 0; i < orders().size() && best.peak > task.bound; ++i) {
+    if (try_order(sorted(task, orders()[i]), orders()[i].two_sided) < task.boxes.size()) continue;
+    winner = i;
+    if (!orders()[i].two_sided) one_sided_winner = i;
+  }
 
-  // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Half of the work
-  // goes to the best order, the rest to the others in turn.
-  const size_t portfolio_winner = winner;
+  // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Three quarters
+  // of the work go to the best one-sided order, the rest to the other one-sided ones in turn.
   const auto improve = [&](size_t start, int64_t work) {
     std::vector<uint32_t> list = sorted(task, orders()[start]);
     const int64_t work_end = arena.work() + work;
     for (int pass = 0; pass < kPassesPerOrder && arena.work() < work_end && best.peak > task.bound; ++pass) {
-      const size_t placed = try_order(list);
+      const size_t placed = try_order(list, false);
       if (placed == list.size()) {
         winner = start;
         suffix = ",squeaky-wheel";
@@ -243,10 +306,10 @@ Solution pack(const Problem& problem, const PackOptions& options) {
       }
     }
   };
-  improve(portfolio_winner, options.search_work / 2);
+  improve(one_sided_winner, options.search_work / 4 * 3);
   for (size_t i = 0; i < orders().size(); ++i)
-    if (i != portfolio_winner)
-      improve(i, options.search_work / 2 / static_cast<int64_t>(orders().size() - 1));
+    if (i != one_sided_winner && !orders()[i].two_sided)
+      improve(i, options.search_work / 4 / static_cast<int64_t>(orders().size() - 1));
   return make_solution(problem, task, best, orders()[winner].name + suffix);
 }
 
@@ -265,7 +328,7 @@ Solution pack_in_order(const Problem& problem, std::string_view order) {
     const Task task = make_task(problem);
     FirstFit arena(task.times);
     Placement placement;
-    place_all(task, sorted(task, known), kNoLimit, arena, placement);
+    (known.two_sided ? place_two_sided : place_all)(task, sorted(task, known), kNoLimit, arena, placement);
     return make_solution(problem, task, placement, known.name);
   }
   throw_internal("layout: unknown order \"{}\"", order);

@@ -217,6 +217,20 @@ TEST(Pack, TheSqueakyWheelFindsWhatNoSortDoes) {
             "     0..3\n");
 }
 
+// Moment 2 is the peak. a and b stay until long after it, so they lie at the bottom, first-born lowest; c and d
+// hang from the top, the longer-lived higher; e, which begins when c is gone, hangs in c's place.
+TEST(Pack, TwoSidedOrdersKeepWhatStaysApart) {
+  const Problem problem{.buffers = {{.first = 1, .last = 9, .size = Bytes(2)},    // a
+                                    {.first = 2, .last = 9, .size = Bytes(2)},    // b
+                                    {.first = 0, .last = 4, .size = Bytes(2)},    // c
+                                    {.first = 2, .last = 3, .size = Bytes(1)},    // d
+                                    {.first = 4, .last = 5, .size = Bytes(3)}}};  // e
+  const Solution solution = pack_in_order(problem, "two-sided,at-peak(last-down),lifetime-down,first-down");
+  expect_good(problem, solution);
+  EXPECT_EQ(solution.offsets, (std::vector{Bytes(0), Bytes(2), Bytes(5), Bytes(4), Bytes(4)}));
+  EXPECT_EQ(solution.peak, max_live(problem));
+}
+
 TEST(Pack, TheSqueakyWheelImprovesOnThePortfolio) {
   std::mt19937_64 random(4);
   int improved = 0;
