@@ -8,8 +8,8 @@
 //             which begin with the same persistent buffers agree on their places; then the buffers that live
 //             from the first to the last moment. This loses nothing.
 //          2. The rest by first fit, in each order of order_names() until the peak meets the bound.
-//             Two of the orders pack from both sides: a step with recomputed blocks frees a block's input for
-//             every block's gradients that it makes, so gradients grow from the bottom, all else from the top.
+//             Two of the orders pack from both sides: the backward of recomputed blocks frees a block's input
+//             and makes larger gradients, so gradients grow from the bottom and all else hangs from the top.
 //          3. Where none meets it, squeaky wheel: again and again, with the buffer that found no place below
 //             the best peak moved forward, as long as options.search_work lasts.
 //          One pass costs O(n^2) at worst; 19,000 buffers take some hundredths of a second (bench/layout).
