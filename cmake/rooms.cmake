@@ -50,8 +50,11 @@ function(snug_room folder)
       list(APPEND test_dependencies "snug_${dependency}")
     endforeach()
     add_executable(snug_${name}_test ${tests})
+    target_precompile_headers(snug_${name}_test PRIVATE <gtest/gtest.h>)
     target_link_libraries(snug_${name}_test PRIVATE snug_${name} ${test_dependencies} GTest::gmock_main)
     target_compile_definitions(snug_${name}_test PRIVATE SNUG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(snug_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    # OpenMP threads that wait by spinning steal the processors of the tests beside them.
+    gtest_discover_tests(snug_${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                         PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
   endif()
 endfunction()

@@ -7,7 +7,7 @@
 // Validation is never `assert`: both kinds are thrown in every build type.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -16,10 +16,9 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/json_type.h"
 
 namespace snug {
-
-using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   Bytes size = Bytes(16 * 1024 * 1024);

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -71,7 +71,7 @@ OptionInfo real(std::string name, double RunOptions::*field, double least, doubl
   if (info.value.empty()) info.value = "X";
   info.set = [field, least, most](ProgramOptions& o, const std::string& text) {
     o.run.*field = read_number<double>(text, least, most,
-                                       std::isinf(most) ? fmt::format("a number ≥ {}", least)
+                                       most == FLT_MAX ? fmt::format("a number ≥ {} that fp32 can hold", least)
                                                         : fmt::format("a number from {} to {}", least, most));
   };
   info.get = [field](const ProgramOptions& o) { return fmt::format("{}", o.run.*field); };
@@ -146,7 +146,7 @@ std::vector<int32_t> read_token_list(const std::string& value) {
 }
 
 std::vector<OptionInfo> make_options() {
-  constexpr double kInfinite = HUGE_VAL;
+  constexpr double kLargest = FLT_MAX;  // what the f32 arithmetic of an update can hold
   const std::string model = "Model", data = "Data", batch = "Batch and length", optimizer = "Optimizer",
                     memory = "Memory and speed", output = "Output", generation = "Generation",
                     program = "Program";
@@ -242,7 +242,7 @@ std::vector<OptionInfo> make_options() {
                .commands = kTraining,
                .help = "Updates; overrides num_train_epochs. 0 loads and saves. -1: not set."}));
 
-  add(real("learning_rate", &RunOptions::learning_rate, 0, kInfinite,
+  add(real("learning_rate", &RunOptions::learning_rate, 0, kLargest,
            {.group = optimizer, .commands = kTraining, .help = "Peak learning rate of AdamW."}));
   add(choice<LearningRateSchedule>(
       "lr_scheduler_type", &RunOptions::lr_scheduler_type,
@@ -275,7 +275,7 @@ std::vector<OptionInfo> make_options() {
     info.get = [](const ProgramOptions&) { return std::string(); };
     add(info);
   }
-  add(real("weight_decay", &RunOptions::weight_decay, 0, kInfinite,
+  add(real("weight_decay", &RunOptions::weight_decay, 0, kLargest,
            {.group = optimizer,
             .commands = kTraining,
             .help = "Decoupled decay of matrices; none on biases and norms."}));
@@ -283,9 +283,9 @@ std::vector<OptionInfo> make_options() {
            {.group = optimizer, .commands = kTraining, .help = "Decay of the first moment."}));
   add(real("adam_beta2", &RunOptions::adam_beta2, 0, 0.9999999999,
            {.group = optimizer, .commands = kTraining, .help = "Decay of the second moment."}));
-  add(real("adam_epsilon", &RunOptions::adam_epsilon, 0, kInfinite,
+  add(real("adam_epsilon", &RunOptions::adam_epsilon, 0, kLargest,
            {.group = optimizer, .commands = kTraining, .help = "Added to the root of the second moment."}));
-  add(real("max_grad_norm", &RunOptions::max_grad_norm, 0, kInfinite,
+  add(real("max_grad_norm", &RunOptions::max_grad_norm, 0, kLargest,
            {.group = optimizer,
             .commands = kTraining,
             .help = "Clip gradients to this global norm. 0: no clipping."}));
@@ -423,7 +423,7 @@ std::vector<OptionInfo> make_options() {
   add(integer(
       "max_new_tokens", &RunOptions::max_new_tokens, 1,
       {.group = generation, .commands = kGenerate, .help = "Tokens to add; ends earlier at end of text."}));
-  add(real("temperature", &RunOptions::temperature, 0, kInfinite,
+  add(real("temperature", &RunOptions::temperature, 0, kLargest,
            {.group = generation, .commands = kGenerate, .help = "0 always takes the likeliest token."}));
   add(integer("top_k", &RunOptions::top_k, 0,
               {.group = generation,

@@ -1,5 +1,7 @@
 #include "compile/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>

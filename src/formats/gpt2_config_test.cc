@@ -1,5 +1,6 @@
 #include "formats/gpt2_config.h"
 
+#include "base/json.h"
 #include "base/testing.h"
 
 namespace snug {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_type.h"
 
 namespace snug {
 

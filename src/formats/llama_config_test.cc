@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/json.h"
 #include "base/testing.h"
 
 namespace snug {

@@ -1,5 +1,7 @@
 #include "layout/picture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <limits>

@@ -1,5 +1,7 @@
 #include "layout/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,5 +1,7 @@
 #include "observe/metrics.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <utility>
 

@@ -1,9 +1,12 @@
 #include "observe/plan_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 
+#include "base/json.h"
 #include "base/errors.h"
 
 namespace snug {

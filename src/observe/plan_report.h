@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json_type.h"
 #include "observe/reserve.h"
 #include "plan/plan.h"
 

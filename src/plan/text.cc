@@ -1,5 +1,7 @@
 #include "plan/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/checked.h"
+
 namespace snug {
 namespace {
 
@@ -41,11 +43,16 @@ void initialize(const ParameterSpec& parameter, uint64_t seed, int64_t first, st
       break;
   }
   const uint64_t stream = stream_of(parameter.name, seed);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const uint64_t element = static_cast<uint64_t>(first) + i;
-    const double radius = std::sqrt(-2 * std::log(uniform(stream, 2 * element)));
-    const double angle = 2 * std::numbers::pi * uniform(stream, 2 * element + 1);
-    out[i] = static_cast<float>(parameter.initializer.std * radius * std::cos(angle));
+  // Elements 2p and 2p+1 are the two values of one draw, so that a piece may begin and end anywhere.
+  const auto end = first + static_cast<int64_t>(out.size());
+#pragma omp parallel for schedule(static)
+  for (int64_t pair = first / 2; pair < ceil_div(end, 2); ++pair) {
+    const auto draw = static_cast<uint64_t>(pair);
+    const double radius = parameter.initializer.std * std::sqrt(-2 * std::log(uniform(stream, 2 * draw)));
+    const double angle = 2 * std::numbers::pi * uniform(stream, 2 * draw + 1);
+    const double values[2] = {radius * std::cos(angle), radius * std::sin(angle)};
+    for (int64_t element = std::max(first, 2 * pair); element < std::min(end, 2 * pair + 2); ++element)
+      out[static_cast<size_t>(element - first)] = static_cast<float>(values[element - 2 * pair]);
   }
 }
 

@@ -152,10 +152,11 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
 }
 
 Bytes fixed_bytes(const Prepared& run) {
-  Bytes state = run.summary.reserve;
+  Bytes state;
   for (const PlanTensor& tensor : run.compiled.plan.tensors)
     if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
-  return state;
+  // The reserve beside an arena that holds the state alone.
+  return state + run.reserve.total() - run.reserve.page_tables + page_tables_for(state);
 }
 
 std::vector<Change> changes_that_help(const Prepared& run) {
