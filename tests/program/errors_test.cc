@@ -1,5 +1,6 @@
-// What a user gets wrong and what the program answers: exit code, and words that name file, field, found and expected. Each kind of
-// failure has its own code (docs/options.md).
+// What a user gets wrong and what the program answers: exit code, and words
+// that name file, field, found and expected. Each kind of failure has its own
+// code (docs/options.md).
 
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -35,7 +36,8 @@ class Errors : public testing::Test {
     write_text(shard_, as_uint16_tokens(sample_text(500)));
   }
 
-  // A run that would train the fixture for one update, but for what `change` says on top.
+  // A run that would train the fixture for one update, but for what `change`
+  // says on top.
   std::vector<std::string> training(const std::vector<std::string>& change = {}) const {
     std::vector<std::string> words = {"train", "--model",      fixture_,      "--train_file",
                                       shard_,  "--output_dir", here_ / "out", "--max_steps",
@@ -45,7 +47,8 @@ class Errors : public testing::Test {
     return words;
   }
 
-  // Runs and expects the refusal: the code, one line that begins with the program's name, and every fragment.
+  // Runs and expects the refusal: the code, one line that begins with the
+  // program's name, and every fragment.
   static void expect_refusal(const std::vector<std::string>& arguments, Code code,
                              const std::vector<std::string>& fragments,
                              const Surroundings& surroundings = {}) {
@@ -70,7 +73,8 @@ class Errors : public testing::Test {
   std::string scratch_, text_, fixture_, shard_;
 };
 
-// --- Options ---------------------------------------------------------------------------------------------------------------
+// --- Options
+// ---------------------------------------------------------------------------------------------------------------
 
 struct Wrong {
   const char* name;
@@ -177,7 +181,8 @@ TEST_F(Errors, BudgetAboveTheMachineIsRefusedWithBothNumbersAndPlanned) {
   EXPECT_THAT(plan.out, HasSubstr("train would refuse this budget here"));
 }
 
-// --- Model directories -----------------------------------------------------------------------------------------------------
+// --- Model directories
+// -----------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, NoModelDirectory) {
   expect_refusal({"plan", "--model", here_ / "nowhere"}, kBadFile,
@@ -247,9 +252,11 @@ TEST_F(Errors, TextWithoutTokenizer) {
   expect_refusal(training({"--train_file", text_}), kBadFile, {fixture_, "has no tokenizer.json"});
 }
 
-// --- Tensors ---------------------------------------------------------------------------------------------------------------
+// --- Tensors
+// ---------------------------------------------------------------------------------------------------------------
 
-// Takes an entry's bytes out of the file, so that the rest stays without a hole.
+// Takes an entry's bytes out of the file, so that the rest stays without a
+// hole.
 void erase_tensor(Safetensors& file, const std::string& name) {
   const auto begin = file.header.at(name)["data_offsets"][0].get<size_t>();
   const size_t size = file.header.at(name)["data_offsets"][1].get<size_t>() - begin;
@@ -298,7 +305,8 @@ TEST_F(Errors, EveryProblemOfTheTensorsIsToldAtOnce) {
       {"ln_f.bias", "h.0.ln_1.weight"});
 }
 
-// The files of T7 in the list of what users met: each is refused for what it is.
+// The files of T7 in the list of what users met: each is refused for what it
+// is.
 struct Damage {
   const char* name;
   std::function<std::string(const std::string&)> of;
@@ -366,7 +374,8 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"DuplicateKey",
                [](const std::string& file) {
                  return with_header(file, [](const std::string& header) {
-                   return "{\"transformer.wpe.weight\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,"
+                   return "{\"transformer.wpe.weight\":{\"dtype\":\"F32\","
+                          "\"shape\":[0],\"data_offsets\":[0,"
                           "0]}," +
                           header.substr(1);
                  });
@@ -424,7 +433,8 @@ TEST_F(Errors, MissingShard) {
   expect_refusal(training(), kBadFile, {"model-00002-of-00002.safetensors", "is missing"});
 }
 
-// --- Data ------------------------------------------------------------------------------------------------------------------
+// --- Data
+// ------------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, TokenBeyondTheVocabularyHasFilePositionAndId) {
   std::string tokens = as_uint16_tokens(sample_text(40));
@@ -481,7 +491,8 @@ TEST_F(Errors, PromptBeyondVocabularyOrPositions) {
                  {"65 tokens", "64 positions"});
 }
 
-// --- Output ----------------------------------------------------------------------------------------------------------------
+// --- Output
+// ----------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, OutputDirectoryOfAnother) {
   std::filesystem::create_directory(here_ / "out");
@@ -513,7 +524,8 @@ TEST_F(Errors, TooLittleDiskIsFoundBeforeTraining) {
   umount((here_ / "small").c_str());
 }
 
-// There is room when the run begins; another program fills the disk while it trains.
+// There is room when the run begins; another program fills the disk while it
+// trains.
 TEST_F(Errors, DiskThatFillsUpWhileTrainingLeavesTheOldModel) {
   std::filesystem::create_directory(here_ / "small");
   if (mount("none", (here_ / "small").c_str(), "tmpfs", 0, "size=1m") != 0)
@@ -535,7 +547,8 @@ TEST_F(Errors, DiskThatFillsUpWhileTrainingLeavesTheOldModel) {
   umount((here_ / "small").c_str());
 }
 
-// --- Memory ----------------------------------------------------------------------------------------------------------------
+// --- Memory
+// ----------------------------------------------------------------------------------------------------------------
 
 int64_t sum(const Json& categories) {
   int64_t total = 0;
@@ -551,8 +564,10 @@ Json plan_json_of(const std::vector<std::string>& options, Code code) {
   return Json::parse(end.out);
 }
 
-// Ten million parameters in fp32: weights and gradients are 80 MB, with both moments 160 MB; the budget is 130 MB beside the reserve,
-// activations, data and scratch. Whoever makes the moments at the first update dies there; here it is refused before anything is read.
+// Ten million parameters in fp32: weights and gradients are 80 MB, with both
+// moments 160 MB; the budget is 130 MB beside the reserve, activations, data
+// and scratch. Whoever makes the moments at the first update dies there; here
+// it is refused before anything is read.
 TEST_F(Errors, OptimizerStateThatDoesNotFitIsSeenBeforeTheFirstStep) {
   const std::string model =
       make_model(here_ / "ten",
@@ -566,7 +581,8 @@ TEST_F(Errors, OptimizerStateThatDoesNotFitIsSeenBeforeTheFirstStep) {
   EXPECT_EQ(categories["weights"].get<int64_t>(), 4 * parameters);
   EXPECT_EQ(categories["optimizer_state"].get<int64_t>(), 8 * parameters);
   const int64_t state = 16 * parameters;
-  // Gradients need not be alive at the peak's moment one by one; what else is there counts beside the 130 MB.
+  // Gradients need not be alive at the peak's moment one by one; what else is
+  // there counts beside the 130 MB.
   const int64_t others = roomy["peak_bytes"].get<int64_t>() - categories["weights"].get<int64_t>() -
                          categories["optimizer_state"].get<int64_t>() -
                          categories["gradients"].get<int64_t>();
@@ -600,7 +616,24 @@ TEST_F(Errors, StateAloneTooBigIsNoMatterOfTheBatch) {
   EXPECT_THAT(end.err, Not(HasSubstr("--max_length")));
 }
 
-// Every change that the refusal offers as enough is enough, and has the peak that was stated.
+// Page tables of an arena of terabytes exceed the budget by themselves, but a
+// smaller batch needs no such arena.
+TEST_F(Errors, HugeBatchIsAMatterOfTheBatch) {
+  const ProgramEnd end = run_program(
+      {"plan", "--model", fixture_, "--memory", "200MB", "--per_device_train_batch_size", "33554432"});
+  EXPECT_EQ(end.exit_code, kDoesNotFit);
+  EXPECT_THAT(end.err, Not(HasSubstr("cannot help")));
+  EXPECT_THAT(end.err,
+              AllOf(HasSubstr("These would make it fit"), HasSubstr("--per_device_train_batch_size 64")));
+}
+
+// What fp32 cannot hold would make every weight infinite.
+TEST_F(Errors, LearningRateBeyondSinglePrecision) {
+  expect_refusal(training({"--learning_rate", "1e308"}), kUsage, {"learning_rate", "\"1e308\""});
+}
+
+// Every change that the refusal offers as enough is enough, and has the peak
+// that was stated.
 TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
   const std::string model = make_model(
       here_ / "wide", llama_json({.blocks = 4, .width = 128, .heads = 4, .inner = 384, .positions = 512}));
@@ -696,7 +729,8 @@ TEST_F(Errors, PlanNeedsNoWeightsEvenForAModelFarLargerThanTheMachine) {
   EXPECT_GT(plan["peak_bytes"].get<int64_t>(), 16 * plan["parameters"].get<int64_t>() * 7 / 8);
 }
 
-// --- Numbers ---------------------------------------------------------------------------------------------------------------
+// --- Numbers
+// ---------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, InfiniteWeightSkipsTwentyUpdatesAndEndsWithItsOwnCode) {
   Safetensors file = Safetensors::read(fixture_ + "/model.safetensors");
