@@ -1,5 +1,6 @@
 // snug — trains large language models inside the memory you have. This file only finds the command and reports errors.
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -76,6 +77,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace snug
 
 int main(int count, char** values) {
+  // Beyond a file-size limit a write fails, so that it is told like a full disk, instead of a signal that ends the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return snug::run(std::vector<std::string>(values + 1, values + count));
   } catch (const snug::UserError& error) {

@@ -168,7 +168,7 @@ std::vector<OptionInfo> make_options() {
     OptionInfo info{
         .group = model,
         .value = "TYPE",
-        .commands = kTrain,
+        .commands = kTraining,
         .help = "Type of every saved tensor: fp32, bf16 or fp16. Default: each keeps its file's type."};
     info.name = "save_dtype";
     info.set = [](ProgramOptions& o, const std::string& value) {
@@ -359,7 +359,7 @@ std::vector<OptionInfo> make_options() {
   }
   add(boolean("check_memory", &RunOptions::check_memory,
               {.group = memory,
-               .commands = kTrain | kEval,
+               .commands = kTraining | kEval,
                .help = "Check after every operation that it wrote nothing outside its place (slow)."}));
 
   add(text("output_dir", &RunOptions::output_dir,

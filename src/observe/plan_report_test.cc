@@ -1,5 +1,7 @@
 #include "observe/plan_report.h"
 
+#include "base/json.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

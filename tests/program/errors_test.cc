@@ -515,6 +515,17 @@ TEST_F(Errors, FinishedRunIsNotOverwrittenUnlessAsked) {
   EXPECT_TRUE(file_text(here_ / "out/model.safetensors") != before);
 }
 
+// The model is 290 KiB; files may grow to 100 KiB.
+TEST_F(Errors, FileSizeLimitWhileSavingLeavesTheOldModel) {
+  ASSERT_EQ(run_program(training()).exit_code, kDone);
+  const auto before = all_tensors(here_ / "out");
+  expect_refusal(training({"--learning_rate", "1e-2", "--overwrite_output_dir"}), kIo,
+                 {here_ / "out", "File too large"}, {.largest_file_bytes = 100 << 10});
+  EXPECT_TRUE(all_tensors(here_ / "out") == before);
+  for (const auto& file : std::filesystem::directory_iterator(here_ / "out"))
+    EXPECT_NE(file.path().extension(), ".tmp") << file.path();
+}
+
 TEST_F(Errors, TooLittleDiskIsFoundBeforeTraining) {
   std::filesystem::create_directory(here_ / "small");
   if (mount("none", (here_ / "small").c_str(), "tmpfs", 0, "size=200k") != 0)

@@ -1,5 +1,6 @@
-// A run from beginning to end: what it writes, that what it writes can be used again, that it repeats to the bit, and that it ends well
-// when it is interrupted.
+// A run from beginning to end: what it writes, that what it writes can be used
+// again, that it repeats to the bit, and that it ends well when it is
+// interrupted.
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -31,7 +32,8 @@ class Lifecycle : public testing::Test {
     write_text(text_, sample_text(1500));
   }
 
-  // Three updates from scratch on the text into `out`, but for what `change` says on top.
+  // Three updates from scratch on the text into `out`, but for what `change`
+  // says on top.
   std::vector<std::string> training(const std::string& out,
                                     const std::vector<std::string>& change = {}) const {
     std::vector<std::string> words = {"train",
@@ -125,7 +127,8 @@ TEST_F(Lifecycle, FromScratchOnTextWritesAWholeRun) {
       EXPECT_EQ(line["step"], ++updates);
       tokens += 64;
       EXPECT_EQ(line["tokens_seen"], tokens);
-      EXPECT_NEAR(line["loss"].get<double>(), std::log(257.0), 0.5);  // an untrained model knows nothing
+      EXPECT_NEAR(line["loss"].get<double>(), std::log(257.0),
+                  0.5);  // an untrained model knows nothing
       EXPECT_GT(line["grad_norm"], 0.0);
       EXPECT_NEAR(line["learning_rate"].get<double>(), 1e-3 * static_cast<double>(4 - updates) / 3, 1e-9);
       EXPECT_GT(line["memory_rss_bytes"], plan["arena_bytes"]);
@@ -151,6 +154,9 @@ TEST_F(Lifecycle, SavedConfigurationRepeatsTheRun) {
       "train", "--config", here_ / "run.yaml", "--output_dir=" + (here_ / "longer"), "--max-steps", "4"};
   expect_done(longer);
   EXPECT_EQ(losses("longer").size(), 4u);
+  // The plan of that run is asked for with the same file.
+  const Json plan = Json::parse(expect_done({"plan", "--json", "--config", here_ / "run.yaml"}).out);
+  EXPECT_EQ(plan["arena_bytes"], json_file(here_ / "out/plan.json")["arena_bytes"]);
 }
 
 TEST_F(Lifecycle, SeedDecidesEverything) {
@@ -244,13 +250,15 @@ TEST_F(Lifecycle, EvaluationOfTheOutputIsTrainingsOwn) {
                                          "--max_length", "32", "--precision", precision});
     std::smatch loss;
     ASSERT_TRUE(std::regex_search(eval.out, loss, std::regex("loss ([0-9.]+)"))) << eval.out;
-    // bf16 rounds the saved fp32 weights as training did, so that even there nothing but the printed digits is lost.
+    // bf16 rounds the saved fp32 weights as training did, so that even there
+    // nothing but the printed digits is lost.
     EXPECT_NEAR(std::stod(loss[1]), eval_loss(out), 1e-6);
     EXPECT_THAT(eval.out, HasSubstr("tokens 1500"));
   }
 }
 
-// The text's 1501 tokens are 1500 targets; the last window holds 28 of 32, and no batch size divides 47 windows.
+// The text's 1501 tokens are 1500 targets; the last window holds 28 of 32, and
+// no batch size divides 47 windows.
 TEST_F(Lifecycle, EvaluationCountsEveryTargetOnceInAnyBatch) {
   expect_done(training("out"));
   std::string first;
@@ -275,7 +283,8 @@ TEST_F(Lifecycle, NoStepLoadsAndSavesEveryTensorByteByByte) {
           {"train", "--model", from, "--max_steps", "0", "--output_dir", to, "--precision", precision});
       auto before = all_tensors(from);
       const auto after = all_tensors(to);
-      // Buffers that old exports hold (causal masks, rotary frequencies) are no weights: transformers does not write them either.
+      // Buffers that old exports hold (causal masks, rotary frequencies) are no
+      // weights: transformers does not write them either.
       std::erase_if(before, [](const auto& tensor) {
         return tensor.first.ends_with(".attn.bias") || tensor.first.ends_with(".attn.masked_bias") ||
                tensor.first.ends_with(".rotary_emb.inv_freq");
@@ -370,13 +379,15 @@ TEST_F(Lifecycle, InterruptFinishesTheStepAndSaves) {
   }
 }
 
-// A step of some seconds: the second signal arrives while the first one waits for its end.
+// A step of some seconds: the second signal arrives while the first one waits
+// for its end.
 TEST_F(Lifecycle, SecondInterruptEndsAtOnce) {
   model_ = make_model(here_ / "slow", gpt2_json({.blocks = 6, .width = 256, .heads = 4, .positions = 512}));
   RunningProgram run(training("out", {"--max_length", "512", "--per_device_train_batch_size", "4",
                                       "--gradient_accumulation_steps", "64"}));
   ASSERT_TRUE(run.wait_for_output("Memory at the peak"));
-  // The handler is there once the weights are; the first signal before that would end the program as any other.
+  // The handler is there once the weights are; the first signal before that
+  // would end the program as any other.
   for (int tenth = 0; tenth < 100 && !fs::exists(here_ / "out/metrics.jsonl"); ++tenth) usleep(100'000);
   usleep(500'000);
   run.send(SIGINT);
@@ -392,7 +403,8 @@ TEST_F(Lifecycle, SecondInterruptEndsAtOnce) {
 TEST_F(Lifecycle, NonFiniteUpdateIsSkippedByNameAndTheRunGoesOn) {
   const std::string model = copy_fixture("llama_gqa_untied", here_ / "fixture");
   Safetensors file = Safetensors::read(model + "/model.safetensors");
-  // The embedding of byte 255 is broken, which only the second of four windows holds.
+  // The embedding of byte 255 is broken, which only the second of four windows
+  // holds.
   const float infinite = INFINITY;
   const auto embedding = file.header["model.embed_tokens.weight"]["data_offsets"][0].get<size_t>();
   std::memcpy(file.data.data() + embedding + 255 * 48 * 4, &infinite, 4);
@@ -421,15 +433,17 @@ TEST_F(Lifecycle, NonFiniteUpdateIsSkippedByNameAndTheRunGoesOn) {
                                       "linear",
                                       "--warmup_steps",
                                       "2"});
-  EXPECT_THAT(end.out,
-              AllOf(HasSubstr("update 2: the loss is not finite; skipped, nothing changed (1 in a row)"),
-                    HasSubstr("update 6: the loss is not finite; skipped, nothing changed (1 in a row)"),
-                    HasSubstr("Trained 8 updates (2 skipped)")));
+  EXPECT_THAT(end.out, AllOf(HasSubstr("update 2: the loss is not finite; "
+                                       "skipped, nothing changed (1 in a row)"),
+                             HasSubstr("update 6: the loss is not finite; "
+                                       "skipped, nothing changed (1 in a row)"),
+                             HasSubstr("Trained 8 updates (2 skipped)")));
   const std::vector<Json> rows = metrics("out");
   ASSERT_GE(rows.size(), 8u);
   EXPECT_TRUE(rows[1]["loss"].is_null());
-  EXPECT_EQ(rows[1]["tokens_seen"], 64);                          // its data is consumed …
-  EXPECT_EQ(rows[2]["learning_rate"], rows[1]["learning_rate"]);  // … but the schedule stays where it was
+  EXPECT_EQ(rows[1]["tokens_seen"], 64);  // its data is consumed …
+  EXPECT_EQ(rows[2]["learning_rate"],
+            rows[1]["learning_rate"]);  // … but the schedule stays where it was
   EXPECT_EQ(rows[7]["skipped_steps"], 2);
 }
 

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
-#include <string>
+#include <regex>
+#include <set>
 
 #include "program_run.h"
 
@@ -20,6 +21,18 @@ TEST(OptionsDoc, HasEveryExitCode) {
   const std::string text = file_text(std::string(SNUG_SOURCE_DIR) + "/docs/options.md");
   for (int code = 0; code <= 7; ++code)
     EXPECT_THAT(text, testing::HasSubstr("\n| " + std::to_string(code) + " | "));
+}
+
+std::set<std::string> options_of(const std::string& command) {
+  const std::string help = run_program({command, "--help"}).out;
+  const std::regex option("\n  (--[a-z0-9_]+)");
+  return {std::sregex_token_iterator(help.begin(), help.end(), option, 1), std::sregex_token_iterator()};
+}
+
+TEST(OptionsDoc, PlanTakesEveryOptionOfTrain) {
+  const std::set<std::string> train = options_of("train"), plan = options_of("plan");
+  EXPECT_GT(train.size(), 30u);
+  for (const std::string& option : train) EXPECT_TRUE(plan.contains(option)) << option;
 }
 
 }  // namespace

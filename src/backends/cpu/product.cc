@@ -57,10 +57,11 @@ enum class Epilogue { kNone, kGelu, kAdd };
 struct RowsShape {
   int64_t rows = 0, N = 0, K = 0;
   bool transpose_w = false, has_bias = false, native = false;
+  bool whole = false;  // one panel of all rows: an input gradient in f32 has no fused form whose bits it must share
   DType x = DType::kF32, w = DType::kF32, y = DType::kF32;
   Epilogue epilogue = Epilogue::kNone;
 
-  int64_t panel_rows() const { return std::min(rows, kPanelRows); }
+  int64_t panel_rows() const { return whole ? rows : std::min(rows, kPanelRows); }
   int64_t panel_columns() const {
     if (native || w == DType::kF32 || N * K <= kWeightPanelElements) return N;
     return std::min(
@@ -86,6 +87,7 @@ RowsShape rows_shape(const OpQuery& query, bool native) {
   s.x = x.dtype;
   s.w = w.dtype;
   s.y = query.outputs[0].dtype;
+  s.whole = backward && s.x == DType::kF32 && s.w == DType::kF32 && s.y == DType::kF32;
   s.epilogue = query.op == "linear_gelu"  ? Epilogue::kGelu
                : query.op == "linear_add" ? Epilogue::kAdd
                                           : Epilogue::kNone;
@@ -149,25 +151,25 @@ class RowsTimesWeight : public Kernel {
       for (int64_t rows : {s_.panel_rows(), s_.rows % std::max(s_.panel_rows(), int64_t{1})})
         if (rows > 0) matmuls_.emplace_back(s_.matmul(rows));
     if (s_.epilogue == Epilogue::kGelu)
-      for (int64_t row = 0; row < s_.rows; row += kPanelRows) bind_gelu(b, row);
+      for (int64_t row = 0; row < s_.rows; row += s_.panel_rows()) bind_gelu(b, row);
   }
 
   void run(bool) override {
     for (int64_t column = 0; column < s_.N; column += s_.panel_columns()) {
       const int64_t columns = std::min(s_.panel_columns(), s_.N - column);
       const ConstRows w = weight_panel(column, columns);
-      for (int64_t row = 0; row < s_.rows; row += kPanelRows) {
-        const int64_t rows = std::min(kPanelRows, s_.rows - row);
+      for (int64_t row = 0; row < s_.rows; row += s_.panel_rows()) {
+        const int64_t rows = std::min(s_.panel_rows(), s_.rows - row);
         multiply(row, rows, column, columns, w);
         if (!gelus_.empty() && column + columns == s_.N)
-          gelus_[static_cast<size_t>(row / kPanelRows)]->run(false);
+          gelus_[static_cast<size_t>(row / s_.panel_rows())]->run(false);
       }
     }
   }
 
  private:
   void bind_gelu(const Binding& b, int64_t row) {
-    const int64_t rows = std::min(kPanelRows, s_.rows - row);
+    const int64_t rows = std::min(s_.panel_rows(), s_.rows - row);
     const GeluPanel gelu(s_, rows, b.attributes);
     const int64_t begin_bytes = row * s_.N * dtype_bytes(s_.y);
     const Binding panel{"gelu",
