@@ -16,6 +16,7 @@
 #include "backends/cpu/backend.h"
 #include "base/errors.h"
 #include "base/json.h"
+#include "base/library_pool.h"
 #include "compile/pipeline.h"
 #include "data/windows.h"
 #include "formats/model_directory.h"
