@@ -20,7 +20,7 @@ struct StepOptions {
   int64_t tries = 5;    // most measurements of one update
   int64_t threads = 0;  // 0: what affinity and the cgroup's quota allow
   std::string weights;  // model directory to load from; empty: initial weights from a seed
-  HugePages huge_pages = HugePages::kSystem;  // of the arena
+  HugePages huge_pages = HugePages::kOn;  // of the arena, as in `snug train`
   bool plan_only = false;                     // time planning alone; no weight and no arena exists
   bool json = false;
 };

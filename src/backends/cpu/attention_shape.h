@@ -11,7 +11,7 @@
 
 namespace snug::cpu {
 
-// Lengths of a block: functions of nothing. Measured (docs/cpu.md): larger key blocks lose above the diagonal, smaller ones in the products.
+// Lengths of a block: functions of nothing. Measured (bench/kernels): larger key blocks lose above the diagonal, smaller ones in the products.
 constexpr int64_t kQueryBlock = 128, kKeyBlock = 256;
 // Below this many queries the diagonal block is not split in halves.
 constexpr int64_t kSmallestSplit = 32;

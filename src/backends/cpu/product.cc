@@ -4,12 +4,12 @@
 // the bits of the plain one and its epilogue works on rows that are still in cache. Panel lengths depend on
 // shapes, types and dispatch class alone.
 //
-//   f32                    oneDNN's sgemm, straight into the output where nothing has to be added to it
-//   afterwards bf16, any class        the weight is widened to f32 in column panels of at most
-//   kWeightPanelElements, activations in row panels bf16, avx512_bf16      oneDNN multiplies bf16 directly,
-//   accumulating and returning f32
+//   f32                       oneDNN's sgemm, straight into the output where nothing has to be added to it afterwards
+//   bf16, any class           the weight is widened to f32 in column panels of at most kWeightPanelElements, activations in row panels
+//   bf16, avx512_bf16         oneDNN multiplies bf16 directly, accumulating and returning f32
 //
-// Measured (docs/cpu.md): widening costs 2–6 % of the f32 rate; panels of fewer than 512 rows 1.5–10 %.
+// Measured: widening costs 2–6 % of the f32 rate; panels of fewer than 512 rows 1.5–10 % (bench/kernels).
+
 #include <algorithm>
 #include <array>
 #include <vector>
