@@ -525,7 +525,7 @@ std::span<const OptionInfo> all_options() {
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
-  size_t best_distance = word.size() / 3 + 1;
+  size_t best_distance = word.size() / 2 + 1;
   for (const std::string& candidate : candidates) {
     // Levenshtein distance by rows.
     std::vector<size_t> row(candidate.size() + 1);
