@@ -10,7 +10,7 @@
 namespace snug {
 
 // Fills `out` with elements [first, first + out.size()) of the tensor `parameter` as its initialiser says. Normal values by
-// Box & Muller 1958 from two hashed uniforms for two neighbouring elements, in double precision.
+// the ziggurat (Doornik 2005) from hashes of the element's index, in double precision.
 void initialize(const ParameterSpec& parameter, uint64_t seed, int64_t first, std::span<float> out);
 
 }  // namespace snug

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -25,6 +26,19 @@ TEST(Initialize, NormalHasItsMoments) {
   EXPECT_NEAR(sum / n, 0, 4 * 0.02 / std::sqrt(n));                     // four standard errors of the mean
   EXPECT_NEAR(variance / (0.02 * 0.02), 1, 4 * std::sqrt(2 / n));       // and of the variance
   EXPECT_NEAR(fourth / n / (variance * variance), 3, 0.15);             // kurtosis of a normal
+}
+
+TEST(Initialize, NormalHasItsDistributionFunctionInLayersAndTail) {
+  constexpr double kCount = 1000000;
+  std::vector<float> values(static_cast<size_t>(kCount));
+  initialize(normal("w", 1), 42, 0, values);
+  // 3.4426 is where the base layer's tail begins.
+  for (double limit : {-4.0, -3.4426, -2.0, -0.5, 0.0, 0.25, 1.0, 3.0, 3.4426, 3.8}) {
+    const double expected = 0.5 * std::erfc(-limit / std::sqrt(2.0));
+    const auto below =
+        static_cast<double>(std::count_if(values.begin(), values.end(), [&](float v) { return v < limit; }));
+    EXPECT_NEAR(below / kCount, expected, 4 * std::sqrt(expected * (1 - expected) / kCount)) << limit;
+  }
 }
 
 TEST(Initialize, PiecesAreTheWhole) {
