@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
-#include "base/json.h"
 #include "base/errors.h"
+#include "base/json.h"
 
 namespace snug {
 namespace {
+
+Bytes bytes_of(const PlanTensor& tensor) { return tensor.shape.bytes(tensor.dtype); }
 
 // The tensors of a plan's first memory that share storage, over all their moments.
 struct Buffer {
@@ -25,7 +28,7 @@ std::vector<Buffer> buffers_of_first_memory(const Plan& plan) {
     if (tensor.place.memory.value != 0) continue;
     Buffer& buffer = by_number[tensor.buffer >= 0 ? tensor.buffer : -1 - static_cast<int64_t>(i)];
     buffer.tensors.push_back(i);
-    buffer.bytes = std::max(buffer.bytes, tensor.shape.bytes(tensor.dtype));
+    buffer.bytes = std::max(buffer.bytes, bytes_of(tensor));
   }
   std::vector<Buffer> buffers;
   for (auto& [number, buffer] : by_number) {
@@ -59,6 +62,16 @@ std::string bar(Bytes part, Bytes whole) {
   auto cells = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * kCells + 0.5);
   if (cells == 0 && part.value > 0) cells = 1;
   return std::string(cells, '#');
+}
+
+// "h.3.attn.c_proj.recompute" of block 3 is "attn.c_proj".
+std::string name_in_block(const PlanOp& op) {
+  std::string name = op.name;
+  if (const size_t mark = name.find(".recompute"); mark != std::string::npos) name.erase(mark);
+  const std::string number = fmt::format(".{}.", op.block);
+  if (const size_t prefix = name.find(number); prefix != std::string::npos)
+    name.erase(0, prefix + number.size());
+  return name;
 }
 
 }  // namespace
@@ -106,6 +119,42 @@ PlanPeak plan_peak(const Plan& plan) {
   return found;
 }
 
+std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
+  const PlanPhase* phase = plan.phase("micro_step");
+  if (phase == nullptr) return {};
+  // What is still held when the first operation that is no forward runs is held for the backward.
+  const auto turn = std::find_if(phase->ops.begin(), phase->ops.end(),
+                                 [](const PlanOp& op) { return op.part != "forward"; });
+  if (turn == phase->ops.end()) return {};
+  const int64_t backward = phase->first_moment + (turn - phase->ops.begin());
+
+  std::map<int32_t, PlanSummary::Block> blocks;
+  std::set<int32_t> counted;  // buffers
+  for (const PlanOp& op : phase->ops) {
+    if (op.block < 0) continue;
+    PlanSummary::Block& block = blocks[op.block];
+    block.block = op.block;
+    if (op.part == "recompute") {
+      block.recompute_seconds += op.seconds;
+      block.recomputes.push_back(name_in_block(op));
+      for (PlanTensorId output : op.outputs) block.recomputed += bytes_of(plan.tensor(output));
+    } else if (op.part == "forward") {
+      Bytes kept;
+      for (PlanTensorId output : op.outputs) {
+        const PlanTensor& tensor = plan.tensor(output);
+        if (tensor.last <= backward || (tensor.buffer >= 0 && !counted.insert(tensor.buffer).second))
+          continue;
+        kept += bytes_of(tensor);
+      }
+      block.kept += kept;
+      if (kept > Bytes()) block.keeps.push_back(name_in_block(op));
+    }
+  }
+  std::vector<PlanSummary::Block> rows;
+  for (auto& [number, block] : blocks) rows.push_back(std::move(block));
+  return rows;
+}
+
 PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, int64_t tokens_per_step,
                       int64_t parameters) {
   require(!plan.memories.empty(), "summarize: the plan has no memory");
@@ -137,6 +186,7 @@ PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, in
   }
   summary.tokens_per_step = tokens_per_step;
   summary.parameters = parameters;
+  summary.blocks = block_choices(plan);
   return summary;
 }
 
@@ -153,20 +203,39 @@ Json plan_json(const PlanSummary& summary) {
   for (const PlanSummary::Phase& phase : summary.phases)
     phases.push_back(
         Json{{"name", phase.name}, {"repeats", phase.repeats}, {"peak_bytes", phase.peak.value}});
-  return Json{{"format", 1},
-              {"fits", summary.fits},
-              {"budget_bytes", summary.budget.value},
-              {"peak_bytes", summary.peak.value},
-              {"arena_bytes", summary.arena.value},
-              {"reserve_bytes", summary.reserve.value},
-              {"lower_bound_bytes", summary.lower_bound.value},
-              {"memories", std::move(memories)},
-              {"categories", std::move(categories)},
-              {"phases", std::move(phases)},
-              {"peak", Json{{"phase", summary.peak_phase}, {"operation", summary.peak_operation}}},
-              {"step_seconds", summary.step_seconds},
-              {"tokens_per_step", summary.tokens_per_step},
-              {"parameters", summary.parameters}};
+  Json choices = Json::array(), policies = Json::array();
+  for (const PlanSummary::Block& block : summary.blocks)
+    choices.push_back(Json{{"block", block.block},
+                           {"kept_bytes", block.kept.value},
+                           {"recomputed_bytes", block.recomputed.value},
+                           {"recompute_seconds", block.recompute_seconds},
+                           {"kept", block.keeps},
+                           {"recomputed", block.recomputes}});
+  for (const PlanSummary::Policy& policy : summary.policies)
+    policies.push_back(Json{
+        {"name", policy.name}, {"peak_bytes", policy.peak.value}, {"step_seconds", policy.step_seconds}});
+  const Json none = nullptr;
+  return Json{
+      {"format", 1},
+      {"fits", summary.fits},
+      {"budget_bytes", summary.budget.value},
+      {"peak_bytes", summary.peak.value},
+      {"arena_bytes", summary.arena.value},
+      {"reserve_bytes", summary.reserve.value},
+      {"lower_bound_bytes", summary.lower_bound.value},
+      {"memories", std::move(memories)},
+      {"categories", std::move(categories)},
+      {"phases", std::move(phases)},
+      {"peak", Json{{"phase", summary.peak_phase}, {"operation", summary.peak_operation}}},
+      {"step_seconds", summary.step_seconds},
+      {"tokens_per_step", summary.tokens_per_step},
+      {"parameters", summary.parameters},
+      {"recompute", summary.recompute},
+      {"choices", std::move(choices)},
+      {"slowdown", summary.slowdown},
+      {"gap", summary.gap ? Json(*summary.gap) : none},
+      {"smallest_budget_bytes", summary.smallest_budget ? Json(summary.smallest_budget->value) : none},
+      {"policies", std::move(policies)}};
 }
 
 std::string plan_table(const PlanSummary& summary) {
@@ -194,6 +263,47 @@ std::string plan_table(const PlanSummary& summary) {
                    bar(phase.peak, summary.arena));
   fmt::format_to(out, "{} parameters; estimated {:.3g} s an update of {} tokens\n",
                  grouped(summary.parameters), summary.step_seconds, grouped(summary.tokens_per_step));
+  return text;
+}
+
+std::string choices_table(const PlanSummary& summary) {
+  if (summary.blocks.empty()) return "";
+  std::string text;
+  const auto out = std::back_inserter(text);
+  Bytes widest;
+  for (const PlanSummary::Block& block : summary.blocks)
+    widest = std::max(widest, block.kept + block.recomputed);
+  fmt::format_to(out,
+                 "Blocks (policy {})             kept  recomputed  computed again (# kept, . recomputed)\n",
+                 summary.recompute);
+  for (const PlanSummary::Block& block : summary.blocks) {
+    constexpr double kCells = 16;
+    const auto cells = [&](Bytes part) {
+      return widest.value == 0
+                 ? size_t{0}
+                 : static_cast<size_t>(
+                       kCells * static_cast<double>(part.value) / static_cast<double>(widest.value) + 0.5);
+    };
+    fmt::format_to(
+        out, "  {:>4} {:<17} {:>10}  {:>10}  {}\n", block.block,
+        std::string(cells(block.kept), '#') + std::string(cells(block.recomputed), '.'),
+        format_bytes(block.kept), format_bytes(block.recomputed),
+        block.recomputes.empty() ? "nothing" : fmt::format("{}", fmt::join(block.recomputes, " ")));
+  }
+  fmt::format_to(out, "Slowdown against keeping everything: {:.2f} %", 100 * summary.slowdown);
+  if (summary.gap)
+    fmt::format_to(out, "; no plan of these techniques can be more than {:.2f} % faster at these costs",
+                   100 * *summary.gap);
+  text += '\n';
+  if (summary.smallest_budget)
+    fmt::format_to(out, "Smallest budget that works: {} ({} bytes)\n", format_bytes(*summary.smallest_budget),
+                   summary.smallest_budget->value);
+  if (!summary.policies.empty()) {
+    text += "Policies                  memory  s/update\n";
+    for (const PlanSummary::Policy& policy : summary.policies)
+      fmt::format_to(out, "  {:<20} {:>10} {:>9.3g}{}\n", policy.name, format_bytes(policy.peak),
+                     policy.step_seconds, policy.peak <= summary.budget ? "" : "  does not fit");
+  }
   return text;
 }
 

@@ -27,6 +27,19 @@ struct PlanSummary {
     int64_t repeats = 1;
     Bytes peak;  // live in the arena at the phase's worst moment
   };
+  // What a block's forward leaves for the backward, and what is made again there.
+  struct Block {
+    int32_t block = 0;
+    Bytes kept, recomputed;                      // recomputed: written again in one micro-step
+    double recompute_seconds = 0;                // estimated, of one micro-step
+    std::vector<std::string> keeps, recomputes;  // operations, without the block's prefix, in execution order
+  };
+  // The same run under a named recompute policy.
+  struct Policy {
+    std::string name;
+    Bytes peak;  // of the process
+    double step_seconds = 0;
+  };
 
   bool fits = true;
   Bytes budget, peak, arena, reserve, lower_bound;  // budget and peak: of the process; peak = arena + reserve
@@ -38,6 +51,15 @@ struct PlanSummary {
   double step_seconds = 0;      // estimated, of one update
   int64_t tokens_per_step = 0;  // of one update
   int64_t parameters = 0;
+
+  // What recomputation was chosen, and what it costs. The caller fills in all but `blocks`.
+  std::string recompute;      // the policy
+  std::vector<Block> blocks;  // in order; empty for a plan that does not train
+  double slowdown = 0;        // step_seconds / the keep-all plan's - 1
+  std::optional<double> gap;  // no plan of these techniques can be faster by more than this fraction at this
+                              // budget; none where nothing was proven
+  std::optional<Bytes> smallest_budget;  // of the process, by the techniques that are allowed
+  std::vector<Policy> policies;
 };
 
 // What a plan holds at its worst moment. Of tensors that share a buffer the largest counts; a tensor's
@@ -50,6 +72,9 @@ struct PlanPeak {
 // The peak of the plan's first memory.
 PlanPeak plan_peak(const Plan& plan);
 
+// Per transformer block of the plan's micro-step, from the plan alone. Values that share a buffer count once.
+std::vector<PlanSummary::Block> block_choices(const Plan& plan);
+
 // Fills in everything that follows from the plan and its reserve; `budget` is the whole process'.
 PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, int64_t tokens_per_step,
                       int64_t parameters);
@@ -60,5 +85,9 @@ Json plan_json(const PlanSummary& summary);
 // The same as a table: bytes by category with bars, phases, the peak's operation, budget and what is left
 // of it.
 std::string plan_table(const PlanSummary& summary);
+
+// What each block does, a row a block; then slowdown, gap, smallest budget and the named policies. Empty for a
+// plan that does not train.
+std::string choices_table(const PlanSummary& summary);
 
 }  // namespace snug

@@ -64,10 +64,62 @@ TEST(PlanReport, PrintsTheJsonOfThePlan) {
       R"("categories":{"weights":1024,"activations":512,"gradients":1024,"unused":128,"reserve":1000},)"
       R"("phases":[{"name":"load","repeats":0,"peak_bytes":1024},{"name":"micro_step","repeats":4,"peak_bytes":2560},)"
       R"({"name":"update","repeats":1,"peak_bytes":2048}],)"
-      R"("peak":{"phase":"micro_step","operation":"y"},"step_seconds":5.0,"tokens_per_step":4096,"parameters":256})");
+      R"("peak":{"phase":"micro_step","operation":"y"},"step_seconds":5.0,"tokens_per_step":4096,"parameters":256,)"
+      R"("recompute":"",)"
+      R"("choices":[{"block":0,"kept_bytes":512,"recomputed_bytes":0,"recompute_seconds":0.0,"kept":["x"],"recomputed":[]}],)"
+      R"("slowdown":0.0,"gap":null,"smallest_budget_bytes":null,"policies":[]})");
   int64_t sum = 0;
   for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, json["peak_bytes"].get<int64_t>());
+}
+
+// Block 0 keeps h.0.up; h.0.norm dies in the forward and is made again. r and s share a buffer: counted once.
+constexpr std::string_view kRecomputed = R"(snug_plan 1
+target null
+memory ram arena=4096 lower_bound=4096
+tensor micro_step/n f32[128] activations value at=ram+0 moments=[0,2) buffer=0
+tensor micro_step/u f32[128] activations value at=ram+512 moments=[1,4) buffer=1
+tensor micro_step/r f32[64] activations value at=ram+1024 moments=[2,3) buffer=2
+tensor micro_step/s f32[64] activations value at=ram+1024 moments=[2,5) buffer=2
+tensor micro_step/n.recompute f32[128] activations value at=ram+0 moments=[3,5) buffer=3
+phase micro_step repeats=1 first=0 peak=4096
+op norm h.0.norm forward block=0 () -> (micro_step/n) {} flops=0 seconds=1
+op linear h.0.up forward block=0 (micro_step/n) -> (micro_step/u) {} flops=0 seconds=1
+op add h.1.add forward block=1 (micro_step/u) -> (micro_step/r, micro_step/s) {} flops=0 seconds=1
+op norm h.0.norm.recompute recompute block=0 () -> (micro_step/n.recompute) {} flops=0 seconds=0.25
+op gelu h.0.up.dx backward block=0 (micro_step/n.recompute, micro_step/s) -> () {} flops=0 seconds=1
+)";
+
+TEST(PlanReport, TellsOfEachBlockWhatItKeepsAndMakesAgain) {
+  const std::vector<PlanSummary::Block> blocks = block_choices(parse_plan(kRecomputed));
+  ASSERT_EQ(blocks.size(), 2u);
+  EXPECT_EQ(blocks[0].block, 0);
+  EXPECT_EQ(blocks[0].kept, Bytes(512));
+  EXPECT_EQ(blocks[0].recomputed, Bytes(512));
+  EXPECT_DOUBLE_EQ(blocks[0].recompute_seconds, 0.25);
+  EXPECT_THAT(blocks[0].keeps, ::testing::ElementsAre("up"));
+  EXPECT_THAT(blocks[0].recomputes, ::testing::ElementsAre("norm"));
+  EXPECT_EQ(blocks[1].kept, Bytes(256));
+  EXPECT_THAT(blocks[1].recomputes, ::testing::IsEmpty());
+}
+
+TEST(PlanReport, TabulatesChoicesWithWhatTheyCost) {
+  PlanSummary summary = summarize(parse_plan(kRecomputed), reserve_of(1000), Bytes(6000), 64, 10);
+  summary.recompute = "optimal";
+  summary.slowdown = 0.25;
+  summary.gap = 0.006;
+  summary.smallest_budget = Bytes(5000);
+  summary.policies = {{"none", Bytes(7000), 4}, {"block", Bytes(5500), 5}};
+  EXPECT_THAT(
+      choices_table(summary),
+      AllOf(HasSubstr("     0 ########........       512 B       512 B  norm\n"),
+            HasSubstr("     1 ####                   256 B         0 B  nothing\n"),
+            HasSubstr(
+                "Slowdown against keeping everything: 25.00 %; no plan of these techniques can be more than "
+                "0.60 % faster at these costs\n"),
+            HasSubstr("Smallest budget that works: 4.88 KiB (5000 bytes)\n"),
+            HasSubstr("  none                   6.84 KiB         4  does not fit\n"),
+            HasSubstr("  block                  5.37 KiB         5\n")));
 }
 
 TEST(PlanReport, CountsAPeakBeforeTheArenaAsReserve) {
