@@ -22,6 +22,8 @@ class CpuBackend : public Backend {
   CpuBackend(const Dispatch& dispatch, const CpuRates& rates);
 
   const CpuTarget& target() const override { return target_; }
+  // What the target answers by from now on (see target.h).
+  void set_costs(std::shared_ptr<const MeasuredCosts> costs) { target_.set_costs(std::move(costs)); }
   void reserve(const Plan& plan, MemoryId memory) override;
   KernelId bind(const Plan& plan, const PlanOp& op) override;
   Event enqueue(KernelId kernel, LaneId lane, std::span<const Event> waits, int64_t repetition) override;

@@ -43,13 +43,6 @@ double copy_bytes_per_second(int threads) {
   return 2.0 * kBytes / best_seconds;
 }
 
-// Share of the product rate that an operation's needed FLOPs reach (bench/kernels).
-double product_share(std::string_view op) {
-  if (op == "attention" || op == "attention_qkv") return 0.75;
-  if (op == "attention_backward" || op == "attention_qkv_backward") return 0.65;
-  return 0.95;
-}
-
 }  // namespace
 
 CpuRates warm_up(const Dispatch& dispatch) {
@@ -76,10 +69,9 @@ Bytes CpuTarget::scratch_bytes(const OpQuery& query) const {
 }
 
 double CpuTarget::seconds(const OpQuery& query, const OpCost& cost) const {
-  // Products and memory traffic overlap within one operation, so the slower of the two decides.
-  double rate = rates_.product_flops_per_second * product_share(query.op);
-  if (pick_kernel(query, dispatch_).implementation == "onednn_bf16") rate *= 2;
-  return std::max(cost.flops / rate, cost.bytes / rates_.bytes_per_second);
+  if (costs_ == nullptr) return roofline_seconds(query, cost, dispatch_, rates_);
+  const CostSample sample = cost_sample(query, cost, dispatch_, costs_->rates());
+  return sample.factor * costs_->sample_seconds(sample, dispatch_);
 }
 
 }  // namespace snug::cpu

@@ -1,19 +1,16 @@
 // backends/cpu/target.h — what the planner may ask of the CPU backend
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "backends/cpu/dispatch.h"
+#include "backends/cpu/measured_costs.h"
+#include "backends/cpu/roofline.h"
 #include "plan/target.h"
 
 namespace snug::cpu {
-
-// What this machine reaches, measured once.
-struct CpuRates {
-  double product_flops_per_second = 0;  // of an f32 matrix product on all threads
-  double bytes_per_second = 0;          // read + written by a copy that leaves the caches
-};
 
 // Makes OpenMP's threads and oneDNN's internal buffers exist, as every later step will have them, and
 // measures on the way. Takes about 0.2 s on two cores and 32 MiB while it runs. Whoever measures what lies
@@ -28,7 +25,12 @@ class CpuTarget : public Target {
   std::optional<std::string> refusal(const OpQuery& query) const override;
   Bytes scratch_bytes(const OpQuery& query) const override;
   Bytes alignment() const override { return Bytes(64); }
+  // By measured costs where there are any, otherwise by the roofline.
   double seconds(const OpQuery& query, const OpCost& cost) const override;
+
+  // From now on `costs` answer, with their rates in place of this target's. nullptr: the roofline again.
+  void set_costs(std::shared_ptr<const MeasuredCosts> costs) { costs_ = std::move(costs); }
+  const MeasuredCosts* costs() const { return costs_.get(); }
 
   const Dispatch& dispatch() const { return dispatch_; }
   const CpuRates& rates() const { return rates_; }
@@ -36,6 +38,7 @@ class CpuTarget : public Target {
  private:
   Dispatch dispatch_;
   CpuRates rates_;
+  std::shared_ptr<const MeasuredCosts> costs_;
 };
 
 }  // namespace snug::cpu

@@ -1,0 +1,178 @@
+#include "backends/cpu/cost_timer.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <map>
+
+#include "base/errors.h"
+
+namespace snug::cpu {
+namespace {
+
+constexpr CpuRates kRates{.product_flops_per_second = 100e9, .bytes_per_second = 10e9};
+
+CostSample sample_of(std::string op, std::vector<OperandType> inputs, std::vector<OperandType> outputs,
+                     const Attributes& attributes, double flops = 0) {
+  return cost_sample({op, inputs, outputs, attributes}, {.flops = flops, .bytes = 1e6}, choose_dispatch(2),
+                     kRates);
+}
+
+CostSample add_of(int64_t elements) {
+  const OperandType type{DType::kF32, {1, 1, elements}};
+  return sample_of("add", {type, type}, {type}, {});
+}
+
+// Every operation that a step of either family has, small; f32 with accumulators, and bf16.
+std::vector<CostSample> all_kinds(DType a) {
+  const int64_t B = 2, T = 8, C = 16, F = 24, V = 50, H = 2, D = 8;
+  const auto x = [&](int64_t width) { return OperandType{a, {B, T, width}}; };
+  const auto f32 = [](Shape shape) { return OperandType{DType::kF32, std::move(shape)}; };
+  const OperandType index{DType::kI32, {B, T}}, random{DType::kU32, {B, 4}},
+      row = f32({B, T}), lse = f32({B, H, T}), one = f32({1}), four = f32({4}), sum{DType::kF64, {1}},
+      w{a, {C, F}}, bias{a, {F}}, norm{a, {C}}, table{a, {V, C}};
+  const std::string io = "io", tanh = "tanh";
+  const Attributes product{{"weight", io}, {"bias", int64_t{1}}}, gelu{{"approximate", tanh}},
+      product_gelu{{"weight", io}, {"bias", int64_t{1}}, {"approximate", tanh}}, weight{{"weight", io}},
+      adds{{"accumulate", int64_t{1}}}, eps{{"eps", 1e-5}}, rotary{{"heads", H}, {"inverse", int64_t{0}}},
+      attention{{"heads", H}, {"kv_heads", H}, {"scale", 0.35}, {"dropout", 0.1}, {"stream", int64_t{7}}};
+  std::vector<CostSample> all = {
+      sample_of("embedding", {index, table}, {x(C)}, {}),
+      sample_of("add", {x(C), x(C)}, {x(C)}, {}),
+      sample_of("linear", {x(C), w, bias}, {x(F)}, product),
+      sample_of("linear_gelu", {x(C), w, bias}, {x(F), x(F)}, product_gelu),
+      sample_of("linear_add", {x(C), w, bias, x(F)}, {x(F)}, product),
+      sample_of("layer_norm", {x(C), norm, norm}, {x(C), row, row}, eps),
+      sample_of("rms_norm", {x(C), norm}, {x(C), row}, eps),
+      sample_of("rotary_table", {index}, {f32({B, T, D / 2}), f32({B, T, D / 2})},
+                {{"head_dim", D}, {"type", std::string("default")}, {"theta", 10000.0}}),
+      sample_of("rotary", {x(C), f32({B, T, D / 2}), f32({B, T, D / 2})}, {x(C)}, rotary),
+      sample_of("attention", {x(C), x(C), x(C), index, random}, {x(C), lse}, attention),
+      sample_of("attention_qkv", {x(3 * C), index, random}, {x(C), lse}, attention),
+      sample_of("gelu", {x(F)}, {x(F)}, gelu),
+      sample_of("swiglu", {x(F), x(F)}, {x(F)}, {}),
+      sample_of("dropout", {x(C), random}, {x(C)}, {{"probability", 0.1}, {"stream", int64_t{3}}}),
+      sample_of("head_loss", {x(C), table, index, one}, {one}, {{"chunk", int64_t{4}}}),
+      sample_of("embedding_dtable", {index, x(C), f32({V, C})}, {f32({V, C})},
+                {{"rows", V}, {"accumulate", int64_t{1}}}),
+      sample_of("linear_dx", {x(F), w}, {x(C)}, weight),
+      sample_of("linear_dweight", {x(C), x(F), f32({C, F})}, {f32({C, F})},
+                {{"weight", io}, {"accumulate", int64_t{1}}}),
+      sample_of("linear_dbias", {x(F), f32({F})}, {f32({F})}, adds),
+      sample_of("layer_norm_dx", {x(C), x(C), norm, row, row}, {x(C)}, {}),
+      sample_of("layer_norm_dweight", {x(C), x(C), row, row, f32({C}), f32({C})}, {f32({C}), f32({C})}, adds),
+      sample_of("rms_norm_dx", {x(C), x(C), norm, row}, {x(C)}, {}),
+      sample_of("rms_norm_dweight", {x(C), x(C), row, f32({C})}, {f32({C})}, adds),
+      sample_of("attention_backward", {x(C), x(C), x(C), x(C), x(C), lse, index, random}, {x(C), x(C), x(C)},
+                attention),
+      sample_of("attention_qkv_backward", {x(C), x(3 * C), x(C), lse, index, random}, {x(3 * C)}, attention),
+      sample_of("gelu_backward", {x(F), x(F)}, {x(F)}, gelu),
+      sample_of("swiglu_backward", {x(F), x(F), x(F)}, {x(F), x(F)}, {}),
+      sample_of("head_loss_gradient", {x(C), table, index, one}, {one, x(C), f32({V, C})},
+                {{"chunk", int64_t{4}}, {"dweight", int64_t{1}}, {"accumulate", int64_t{0}}}),
+      sample_of("sum_squares", {f32({C, F})}, {sum}, {}),
+      sample_of("update_control", {four, sum, sum}, {four}, {{"max_grad_norm", 1.0}}),
+  };
+  const Attributes adamw{{"beta1", 0.9},
+                         {"beta2", 0.999},
+                         {"eps", 1e-8},
+                         {"weight_decay", 0.0},
+                         {"narrow", int64_t{a == DType::kBF16}}};
+  const OperandType p = f32({C, F});
+  std::vector<OperandType> inputs = {p, p, p, p, four, four}, outputs = {p, p, p, {DType::kI32, {1}}};
+  if (a == DType::kBF16) {
+    inputs.push_back(w);
+    outputs.push_back(w);
+  }
+  all.push_back(sample_of("adamw", inputs, outputs, adamw));
+  return all;
+}
+
+class EveryKind : public testing::TestWithParam<DType> {};
+
+TEST_P(EveryKind, IsTimed) {
+  const std::vector<CostSample> samples = all_kinds(GetParam());
+  std::map<size_t, double> times;
+  double now = 0;  // a clock that moves by itself: each execution takes 1 ms
+  time_samples(
+      samples, choose_dispatch(2), kRates, {.seconds = 100, .memory = 1 * kMiB}, [&] { return now += 1e-3; },
+      [&](size_t index, double seconds) { times[index] = seconds; });
+  for (size_t i = 0; i < samples.size(); ++i) {
+    ASSERT_TRUE(samples[i].known) << samples[i].key;
+    ASSERT_TRUE(times.contains(i)) << samples[i].key;
+    EXPECT_NEAR(times[i], 1e-3, 1e-9) << samples[i].key;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, EveryKind, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+TEST(CostTimer, EndsWhenItsTimeIsOver) {
+  const std::vector<CostSample> samples(20, add_of(1000));
+  double now = 0;
+  size_t timed = 0;
+  time_samples(
+      samples, choose_dispatch(2), kRates, {.seconds = 3, .memory = 1 * kMiB}, [&] { return now += 0.1; },
+      [&](size_t, double) { ++timed; });
+  EXPECT_GT(timed, 2u);
+  EXPECT_LT(timed, 20u);
+  EXPECT_LT(now, 3 + 1.0);  // what one execution and the questions around it take of this clock
+}
+
+TEST(CostTimer, PassesOverWhatDoesNotFit) {
+  const std::vector<CostSample> samples = {add_of(1'000'000), add_of(1000)};
+  EXPECT_EQ(sample_bytes(samples[0], choose_dispatch(2)), Bytes(3 * 4'000'000));
+  std::vector<size_t> timed;
+  double now = 0;
+  time_samples(
+      samples, choose_dispatch(2), kRates, {.seconds = 3, .memory = 1 * kMiB}, [&] { return now += 1e-6; },
+      [&](size_t index, double) { timed.push_back(index); });
+  EXPECT_EQ(timed, std::vector<size_t>{1});
+  // Nor does it begin what would not end in time: 10^13 FLOP at 95 GFLOP/s.
+  CostSample endless = add_of(1000);
+  endless.cost.flops = 1e13;
+  timed.clear();
+  time_samples(
+      std::vector{endless, samples[1]}, choose_dispatch(2), kRates, {.seconds = 3, .memory = 1 * kMiB},
+      [&] { return now += 1e-6; }, [&](size_t index, double) { timed.push_back(index); });
+  EXPECT_EQ(timed, std::vector<size_t>{1});
+}
+
+TEST(CostTimer, TakesTheMedian) {
+  // Executions take 5, 1 and 3 ms; the warm-up is not timed.
+  const std::vector<double> times = {0, 0, 0, 0, 0.005, 0.005, 0.006, 0.006, 0.009};
+  size_t at = 0;
+  double result = 0;
+  time_samples(
+      std::vector{add_of(1000)}, choose_dispatch(2), kRates, {.seconds = 3, .memory = 1 * kMiB},
+      [&] { return times.at(std::min(at++, times.size() - 1)); },
+      [&](size_t, double seconds) { result = seconds; });
+  EXPECT_NEAR(result, 0.003, 1e-9);
+}
+
+TEST(CostTimer, TimesInAChildThatIsGoneAfterwards) {
+  const std::vector<CostSample> samples = all_kinds(DType::kF32);
+  const auto times =
+      time_samples_in_child(samples, choose_dispatch(2), kRates, {.seconds = 20, .memory = 1 * kMiB});
+  ASSERT_EQ(times.size(), samples.size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    ASSERT_TRUE(times[i].has_value()) << samples[i].key;
+    EXPECT_GT(*times[i], 0);
+  }
+  errno = 0;
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(CostTimer, SurvivesAChildThatCannot) {
+  CostSample broken = add_of(1000);
+  broken.inputs[1].shape = Shape{7};  // the kernel refuses to be made of it
+  const auto times = time_samples_in_child(std::vector{add_of(500), broken, add_of(100)}, choose_dispatch(2),
+                                           kRates, {.seconds = 5, .memory = 1 * kMiB});
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_TRUE(times[0].has_value());
+}
+
+}  // namespace
+}  // namespace snug::cpu
