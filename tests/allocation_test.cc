@@ -171,14 +171,14 @@ TEST_P(Allocation, UpdatesAndMicroStepsTakeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, Allocation,
-                         testing::Values(Case{"gpt2", Precision::kF32, RecomputePolicy::kNone},
-                                         Case{"gpt2", Precision::kBF16, RecomputePolicy::kBlock},
-                                         Case{"llama", Precision::kF32, RecomputePolicy::kBlock},
-                                         Case{"llama", Precision::kBF16, RecomputePolicy::kNone}),
+                         testing::Values(Case{"gpt2", Precision::kF32, RecomputePolicy()},
+                                         Case{"gpt2", Precision::kBF16, parse_recompute_policy("block")},
+                                         Case{"llama", Precision::kF32, parse_recompute_policy("block")},
+                                         Case{"llama", Precision::kBF16, RecomputePolicy()}),
                          [](const auto& test) {
                            return fmt::format(
                                "{}_{}_{}", test.param.family, precision_name(test.param.precision),
-                               test.param.recompute == RecomputePolicy::kNone ? "none" : "block");
+                               to_string(test.param.recompute));
                          });
 
 }  // namespace

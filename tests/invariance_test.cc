@@ -19,7 +19,7 @@ constexpr int64_t kBatch = 2, kLength = 33, kUpdates = 3;
 
 // One way of running the same computation.
 struct Way {
-  RecomputePolicy recompute = RecomputePolicy::kNone;
+  RecomputePolicy recompute = {};
   std::vector<std::string> disabled = {};
   std::function<void(Plan&)> rewrite = {};
   int threads = 2;
@@ -118,7 +118,7 @@ TEST_P(Invariance, TheComparisonCanFail) {
 TEST_P(Invariance, RepeatsItself) { expect_same(plain(), train(GetParam(), {})); }
 
 TEST_P(Invariance, RecomputedBlocks) {
-  const Outcome recomputed = train(GetParam(), {.recompute = RecomputePolicy::kBlock});
+  const Outcome recomputed = train(GetParam(), {.recompute = parse_recompute_policy("block")});
   EXPECT_GT(recomputed.operations, plain().operations) << "nothing was recomputed";
   expect_same(plain(), recomputed);
 }
@@ -133,7 +133,7 @@ TEST_P(Invariance, WithoutFusion) {
 
 TEST_P(Invariance, RecomputedBlocksWithoutInPlaceOrFusion) {
   expect_same(plain(),
-              train(GetParam(), {.recompute = RecomputePolicy::kBlock, .disabled = {"in_place", "fuse"}}));
+              train(GetParam(), {.recompute = parse_recompute_policy("block"), .disabled = {"in_place", "fuse"}}));
 }
 
 TEST_P(Invariance, NoTwoBuffersShareAByte) {
@@ -145,7 +145,7 @@ TEST_P(Invariance, NoTwoBuffersShareAByte) {
 TEST_P(Invariance, BuffersPlacedInAnotherOrder) {
   for (uint64_t seed : {1, 2})
     expect_same(plain(), train(GetParam(), {.rewrite = [seed](Plan& plan) { shuffled_layout(plan, seed); }}));
-  expect_same(plain(), train(GetParam(), {.recompute = RecomputePolicy::kBlock,
+  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"),
                                           .rewrite = [](Plan& plan) { shuffled_layout(plan, 3); }}));
 }
 
@@ -153,7 +153,7 @@ TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
   for (int threads : {1, 3}) {
     const Outcome first = train(GetParam(), {.threads = threads});
     expect_same(first, train(GetParam(), {.threads = threads}));
-    expect_same(first, train(GetParam(), {.recompute = RecomputePolicy::kBlock, .threads = threads}));
+    expect_same(first, train(GetParam(), {.recompute = parse_recompute_policy("block"), .threads = threads}));
     for (size_t i = 0; i < first.losses.size(); ++i)
       EXPECT_NEAR(first.losses[i], plain().losses[i], 2e-2) << threads << " threads";
   }
@@ -162,7 +162,7 @@ TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
 // No kernel touches a byte that is not its own: the canary watches real runs, and changes nothing.
 TEST_P(Invariance, UnderTheCanary) {
   expect_same(plain(), train(GetParam(), {.check_memory = true}));
-  expect_same(plain(), train(GetParam(), {.recompute = RecomputePolicy::kBlock, .check_memory = true}));
+  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"), .check_memory = true}));
 }
 
 // Freezing tensors leaves their bits alone, and changes none of the gradients that remain.

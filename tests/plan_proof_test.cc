@@ -25,7 +25,7 @@ struct Configuration {
   CompileOptions options;
 };
 
-CompileOptions options_of(Precision precision, RecomputePolicy recompute, int64_t accumulation) {
+CompileOptions options_of(Precision precision, const RecomputePolicy& recompute, int64_t accumulation) {
   CompileOptions options;
   options.batch = 2;
   options.length = 24;
@@ -48,7 +48,7 @@ std::vector<Configuration> configurations() {
   std::vector<Configuration> all;
   for (const std::string family : {"gpt2", "llama"})
     for (Precision precision : {Precision::kF32, Precision::kBF16})
-      for (RecomputePolicy recompute : {RecomputePolicy::kNone, RecomputePolicy::kBlock})
+      for (const RecomputePolicy& recompute : {RecomputePolicy(), parse_recompute_policy("block")})
         for (int64_t accumulation : {1, 3})
           for (const std::string variant :
                {"tied", "untied", "one_block", "frozen_block", "frozen_embedding"}) {
@@ -60,7 +60,7 @@ std::vector<Configuration> configurations() {
             if (variant == "frozen_embedding") freeze(model, family == "gpt2" ? ".wte." : ".embed_tokens.");
             all.push_back(
                 {fmt::format("{}_{}_{}_{}_{}", family, precision_name(precision),
-                             recompute == RecomputePolicy::kNone ? "none" : "block", accumulation, variant),
+                             to_string(recompute), accumulation, variant),
                  std::move(model), options_of(precision, recompute, accumulation)});
           }
   return all;

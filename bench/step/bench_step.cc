@@ -183,7 +183,7 @@ Json describe(const StepOptions& options, const Model& model, const cpu::CpuBack
               {"length", options.length},
               {"accumulation", options.accumulation},
               {"precision", options.precision == Precision::kBF16 ? "bf16" : "fp32"},
-              {"recompute", options.recompute == RecomputePolicy::kBlock ? "block" : "none"},
+              {"recompute", to_string(options.recompute)},
               {"dispatch", cpu::cpu_class_name(dispatch.cpu_class)},
               {"dispatch_reason", dispatch.reason},
               {"threads", dispatch.threads},

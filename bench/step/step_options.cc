@@ -66,8 +66,7 @@ StepOptions parse_step_options(int count, char** arguments) {
       options.precision =
           parse_choice<Precision>(option, value, {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}});
     } else {
-      options.recompute = parse_choice<RecomputePolicy>(
-          option, value, {{"none", RecomputePolicy::kNone}, {"block", RecomputePolicy::kBlock}});
+      options.recompute = parse_recompute_policy(value);
     }
   }
   return options;
@@ -76,8 +75,8 @@ StepOptions parse_step_options(int count, char** arguments) {
 std::string step_usage() {
   return "usage: snug_bench_step [--model gpt2|smollm2|tiny] [--blocks N] [--batch 4] [--length 1024] "
          "[--precision fp32|bf16]\n"
-         "                       [--recompute none|block] [--accumulation 1] [--steps 3] [--tries 5] "
-         "[--threads 0]\n"
+         "                       [--recompute none|block|uniform:K|selective:LIST] [--accumulation 1]\n"
+         "                       [--steps 3] [--tries 5] [--threads 0]\n"
          "                       [--weights DIR]\n"
          "                       [--huge_pages system|on|off] [--plan_only] [--json]";
 }

@@ -15,7 +15,7 @@ struct StepOptions {
   int64_t blocks = 0;          // transformer blocks; 0: the model's own
   int64_t batch = 4, length = 1024, accumulation = 1;
   Precision precision = Precision::kF32;
-  RecomputePolicy recompute = RecomputePolicy::kNone;
+  RecomputePolicy recompute;
   int64_t steps = 3;    // timed updates, or plans with plan_only
   int64_t tries = 5;    // most measurements of one update
   int64_t threads = 0;  // 0: what affinity and the cgroup's quota allow

@@ -333,18 +333,28 @@ std::vector<OptionInfo> make_options() {
        .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
   add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
                 [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
-  add(choice<RecomputePolicy>(
-      "recompute", &RunOptions::recompute,
-      {{"none", RecomputePolicy::kNone}, {"block", RecomputePolicy::kBlock}},
-      {.group = memory,
-       .value = "POLICY",
-       .commands = kTraining,
-       .help =
-           "none keeps every activation; block keeps block inputs and repeats the rest: the same bits."}));
+  {
+    OptionInfo info{.group = memory,
+                    .value = "POLICY",
+                    .commands = kTraining,
+                    .help =
+                        "Which activations are computed again instead of kept, with the same bits. none: no "
+                        "one. block: all but what leaves a block. uniform:K: all but what leaves every K-th "
+                        "block. selective:LIST: inside blocks, of the groups attention, norm, activation, mlp, "
+                        "projection. memory: the largest first until the budget holds. heuristic: fewest "
+                        "seconds per byte first until it holds. optimal: what the planner finds fastest in it."};
+    info.name = "recompute";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.recompute = parse_recompute_policy(value);
+    };
+    info.get = [](const ProgramOptions& o) { return to_string(o.run.recompute); };
+    add(info);
+  }
   add(shorthand(
       "gradient_checkpointing",
-      {.group = memory, .commands = kTraining, .help = "Same as --recompute block."},
-      [](RunOptions& o, bool on) { o.recompute = on ? RecomputePolicy::kBlock : RecomputePolicy::kNone; }));
+      {.group = memory, .commands = kTraining, .help = "Same as --recompute block."}, [](RunOptions& o, bool on) {
+        o.recompute.kind = on ? RecomputePolicy::Kind::kBlock : RecomputePolicy::Kind::kNone;
+      }));
   {
     OptionInfo info{.group = memory,
                     .value = "N",

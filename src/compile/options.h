@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,10 @@ struct CompileOptions {
   int64_t eval_batch = 1;    // samples of an evaluation
   int64_t accumulation = 1;  // micro-steps an update
   Precision precision = Precision::kF32;
-  RecomputePolicy recompute = RecomputePolicy::kNone;
+  RecomputePolicy recompute;
+  // Instead of `recompute`, if there is one: what becomes of each forward value of the micro-step, asked once
+  // that `differentiate` has run.
+  std::function<Retentions(const Graph& micro_step)> choose_retentions;
   OptimizerOptions optimizer;
 
   // Which phases the plan has besides load. Without `train` there are no masters, moments or gradients.

@@ -46,6 +46,11 @@ void check_options(const CompileOptions& options) {
   if (!options.train && !options.evaluate && options.generate_lengths.empty())
     throw_user(ExitCode::kUsage,
                "nothing to plan for: expected at least one of train, evaluate and generate_lengths");
+  if (needs_budget(options.recompute) && !options.choose_retentions)
+    throw_user(ExitCode::kUsage,
+               "recompute: policy {} chooses by a memory budget, which this plan has not; expected none, block, "
+               "uniform:K or selective:LIST",
+               to_string(options.recompute));
   for (const std::string& pass : options.disabled_passes)
     if (std::find(kOptionalPasses.begin(), kOptionalPasses.end(), pass) == kOptionalPasses.end())
       throw_user(ExitCode::kUsage, "disabled_passes: '{}' is no optional pass; expected one of {}", pass,
@@ -66,8 +71,10 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
   // Before anything is fused or shares storage: it clones forward operations, which must still be free of
   // both.
   if (trains)
-    runner.run("recompute", graph,
-               [&](Graph& g) { return recompute(g, dropped_values(g, options.recompute)); });
+    runner.run("recompute", graph, [&](Graph& g) {
+      return recompute(
+          g, options.choose_retentions ? options.choose_retentions(g) : retentions(g, options.recompute));
+    });
   // Uses are final from here on, so pairs can be judged by them. One of these two is of no effect.
   if (!options.plain) runner.run("fuse", graph, fuse);
   if (options.plain) runner.run("decompose", graph, decompose);

@@ -93,7 +93,7 @@ TEST(Pipeline, Gpt2HasAllPhasesAndNoGap) {
 TEST(Pipeline, LlamaShapesHaveNoGap) {
   const Model model = llama_model(smollm2_config());
   for (const Precision precision : {Precision::kF32, Precision::kBF16})
-    for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kBlock})
+    for (const RecomputePolicy& policy : {RecomputePolicy(), parse_recompute_policy("block")})
       for (const int64_t accumulation : {1, 4})
         for (const int64_t batch : {4, 16}) {
           CompileOptions options = training(batch, 1024);
@@ -103,7 +103,7 @@ TEST(Pipeline, LlamaShapesHaveNoGap) {
           options.accumulation = accumulation;
           const Compiled compiled = compile(model, options, NullTarget());
           EXPECT_EQ(compiled.report.gap, 0)
-              << static_cast<int>(precision) << " " << static_cast<int>(policy) << " " << accumulation << " "
+              << static_cast<int>(precision) << " " << to_string(policy) << " " << accumulation << " "
               << batch << ": " << compiled.report.layout_order;
         }
 }
@@ -123,7 +123,7 @@ TEST(Pipeline, RecomputedBlocksHaveNoGapInEveryFamily) {
       for (const int64_t batch : {1, 4, 16}) {
         CompileOptions options = training(batch, 1024);
         options.precision = precision;
-        options.recompute = RecomputePolicy::kBlock;
+        options.recompute = parse_recompute_policy("block");
         const Compiled compiled = compile(model, options, NullTarget());
         EXPECT_EQ(compiled.report.gap, 0) << model.family << " " << static_cast<int>(precision) << " "
                                           << batch << ": " << compiled.report.layout_order;
@@ -140,7 +140,7 @@ TEST(Pipeline, AHundredBlocksHaveNoGap) {
   CompileOptions options = training(1, 2048);
   options.evaluate = true;
   options.precision = Precision::kBF16;
-  options.recompute = RecomputePolicy::kBlock;
+  options.recompute = parse_recompute_policy("block");
   const Compiled compiled = compile(llama_model(config), options, NullTarget());
   EXPECT_EQ(compiled.report.gap, 0);
   RecordProperty("seconds", std::to_string(compiled.report.seconds));
@@ -176,7 +176,7 @@ TEST(Pipeline, RecomputingBlocksLowersThePeak) {
   const Model model = small_gpt2(4, 64, 256, 0.1);
   CompileOptions options = training(8, 256);
   const Compiled keep = compile(model, options, NullTarget());
-  options.recompute = RecomputePolicy::kBlock;
+  options.recompute = parse_recompute_policy("block");
   const Compiled again = compile(model, options, NullTarget());
   EXPECT_LT(again.report.arena, keep.report.arena);
   EXPECT_LT(at_peak(again, Category::kActivations), at_peak(keep, Category::kActivations));

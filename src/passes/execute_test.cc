@@ -2,6 +2,7 @@
 // without each pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -28,7 +29,7 @@ uint64_t mixed(uint64_t a, uint64_t b) {
 
 Model gpt2_with_dropout() {
   Gpt2Config config;
-  config.layers = 2;
+  config.layers = 4;
   config.hidden = 32;
   config.inner = 128;
   config.heads = 4;
@@ -38,16 +39,17 @@ Model gpt2_with_dropout() {
   return gpt2_model(config);
 }
 
-Model grouped_llama() {
+Model grouped_llama_with_dropout() {
   LlamaConfig config;
   config.vocab_size = kVocabulary;
   config.positions = kLength;
   config.hidden = 32;
   config.intermediate = 80;
-  config.layers = 2;
+  config.layers = 4;
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 8;
+  config.attention_dropout = 0.1;
   return llama_model(config);
 }
 
@@ -195,12 +197,60 @@ class Execute : public testing::TestWithParam<Subject> {
   CompileOptions base() const { return training(GetParam().precision); }
 };
 
-TEST_P(Execute, RecomputingGivesTheSameBits) {
+TEST_P(Execute, EveryRecomputePolicyGivesTheSameBits) {
   const Outcome keep = run(base());
   EXPECT_NEAR(keep.loss, std::log(kVocabulary), 0.5);  // an untrained model knows nothing
+  std::vector<std::string> policies = {"block", "uniform:2", "uniform:3"};
+  std::string all_groups;
+  for (const std::string_view group : recompute_groups()) {
+    policies.push_back(fmt::format("selective:{}", group));
+    all_groups += fmt::format("{}{}", all_groups.empty() ? "" : ",", group);
+  }
+  policies.push_back("selective:" + all_groups);
+  for (const std::string& policy : policies) {
+    SCOPED_TRACE(policy);
+    CompileOptions options = base();
+    options.recompute = parse_recompute_policy(policy);
+    expect_same_bits(run(options), keep);
+  }
+}
+
+// Segments of two blocks: the boundary inside is made again once, what lies inside a block by each block that
+// needs it.
+Retentions nested(const Graph& graph) {
+  Retentions chosen = retentions(graph, {.kind = RecomputePolicy::Kind::kUniform, .every = 2});
+  const Retentions inside = retentions(graph, {.kind = RecomputePolicy::Kind::kBlock});
+  for (size_t tensor_idx = 0; tensor_idx < chosen.size(); ++tensor_idx)
+    if (inside[tensor_idx] == Retention::kRecompute) chosen[tensor_idx] = Retention::kRecomputeEachBlock;
+  return chosen;
+}
+
+TEST_P(Execute, NestedRecomputationGivesTheSameBits) {
   CompileOptions options = base();
-  options.recompute = RecomputePolicy::kBlock;
-  expect_same_bits(run(options), keep);
+  options.choose_retentions = nested;
+  expect_same_bits(run(options), run(base()));
+}
+
+// Whatever is dropped, also what no policy would drop, such as statistics without their output.
+TEST_P(Execute, RandomRetentionsGiveTheSameBits) {
+  const Outcome keep = run(base());
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    size_t dropped = 0;
+    CompileOptions options = base();
+    options.choose_retentions = [&](const Graph& graph) {
+      Retentions chosen(graph.tensors.size(), Retention::kKeep);
+      for (const Op& op : graph.ops)
+        for (TensorId output : op.outputs)
+          if (op.part == Part::kForward)
+            chosen[output.index()] = static_cast<Retention>(mixed(seed, output.index()) % 3);
+      dropped =
+          chosen.size() - static_cast<size_t>(std::count(chosen.begin(), chosen.end(), Retention::kKeep));
+      return chosen;
+    };
+    expect_same_bits(run(options), keep);
+    EXPECT_GT(dropped, 20u);
+  }
 }
 
 TEST_P(Execute, FusionAndSharedStorageGiveTheSameBits) {
@@ -228,11 +278,50 @@ TEST_P(Execute, MicroStepsAddUpToTheBatch) {
   expect_close(run(options), run(base()), GetParam().precision == Precision::kF32 ? 2e-6 : 2e-2);
 }
 
+// The more is dropped, the less is held: a segment of uniform:2 has both blocks' insides at once, the nested
+// form those of one; both save the boundary inside.
+TEST_P(Execute, RetentionsDecideWhatThePeakHolds) {
+  const cpu::CpuBackend backend(cpu::choose_dispatch(2), cpu::CpuRates());
+  const auto report = [&](const std::function<Retentions(const Graph&)>& choose) {
+    CompileOptions options = base();
+    options.batch = 256;  // activations outweigh the state
+    options.choose_retentions = choose;
+    return compile(GetParam().model(), options, backend.target()).report;
+  };
+  const auto policy = [](std::string_view text) {
+    return [=](const Graph& graph) { return retentions(graph, parse_recompute_policy(text)); };
+  };
+  const CompileReport keep = report(policy("none")), block = report(policy("block"));
+  const CompileReport uniform = report(policy("uniform:2")), nesting = report(nested);
+  EXPECT_LT(block.lower_bound, uniform.lower_bound);
+  EXPECT_LT(nesting.lower_bound, uniform.lower_bound);
+  EXPECT_LT(uniform.lower_bound, keep.lower_bound);
+  // Nested runs the first block of each segment twice but for its last product, uniform:2 runs it once whole.
+  EXPECT_EQ(keep.recompute_flops, 0);
+  EXPECT_GT(uniform.recompute_flops, block.recompute_flops);
+  EXPECT_GT(nesting.recompute_flops, uniform.recompute_flops);
+  EXPECT_EQ(nesting.update_flops, keep.update_flops);
+}
+
+TEST(ExecutePolicy, ThatNeedsABudgetIsRefusedWithoutOne) {
+  const cpu::CpuBackend backend(cpu::choose_dispatch(2), cpu::CpuRates());
+  CompileOptions options = training(Precision::kF32);
+  options.recompute = parse_recompute_policy("memory");
+  try {
+    compile(gpt2_with_dropout(), options, backend.target());
+    ADD_FAILURE() << "not refused";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("policy memory chooses by a memory budget"), std::string::npos)
+        << error.what();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Execute,
                          testing::Values(Subject{"gpt2_f32", gpt2_with_dropout, Precision::kF32},
                                          Subject{"gpt2_bf16", gpt2_with_dropout, Precision::kBF16},
-                                         Subject{"llama_f32", grouped_llama, Precision::kF32},
-                                         Subject{"llama_bf16", grouped_llama, Precision::kBF16}),
+                                         Subject{"llama_f32", grouped_llama_with_dropout, Precision::kF32},
+                                         Subject{"llama_bf16", grouped_llama_with_dropout, Precision::kBF16}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "passes/recompute.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "base/errors.h"
@@ -13,38 +11,44 @@ namespace {
 
 class Recompute {
  public:
-  Recompute(Graph& graph, std::span<const TensorId> dropped)
+  Recompute(Graph& graph, const Retentions& retentions)
       : graph_(graph),
+        retentions_(retentions),
         producer_(producers(graph)),
-        dropped_(graph.tensors.size(), false),
-        clone_(graph.tensors.size()) {
-    for (TensorId tensor : dropped) {
-      require(producer_.at(tensor.index()) >= 0, "recompute: '{}' is not computed here",
-              graph.tensor(tensor).name);
-      require(producer_op(tensor).part == Part::kForward, "recompute: '{}' is no forward value",
-              graph.tensor(tensor).name);
-      dropped_[tensor.index()] = true;
+        copies_(graph.tensors.size()),
+        clones_(graph.ops.size(), 0),
+        collected_(graph.ops.size(), 0) {
+    require(retentions.size() == graph.tensors.size(), "recompute: {} retentions for {} tensors",
+            retentions.size(), graph.tensors.size());
+    for (size_t tensor_idx = 0; tensor_idx < retentions.size(); ++tensor_idx) {
+      if (retentions[tensor_idx] == Retention::kKeep) continue;
+      require(producer_[tensor_idx] >= 0, "recompute: '{}' is not computed here",
+              graph.tensors[tensor_idx].name);
+      require(producer_op(TensorId(tensor_idx)).part == Part::kForward, "recompute: '{}' is no forward value",
+              graph.tensors[tensor_idx].name);
     }
   }
 
   bool run() {
-    for (const Op& op : graph_.ops)
-      if (op.part == Part::kBackward)
-        for (TensorId input : op.inputs)
-          if (dropped_[input.index()]) wanted_[producer_op(input).block].push_back(input);
-    if (wanted_.empty()) return false;
+    const auto reads_dropped = [&](const Op& op) {
+      return op.part == Part::kBackward &&
+             std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) { return dropped(input); });
+    };
+    if (std::none_of(graph_.ops.begin(), graph_.ops.end(), reads_dropped)) return false;
 
     // Clones are appended to `ops_`, which becomes the graph's list at the end: producer_ keeps indexing the
     // old one.
     ops_.reserve(2 * graph_.ops.size());
+    const Op* last_backward = nullptr;
     for (const Op& original : graph_.ops) {
       Op op = original;
-      if (op.part == Part::kBackward)
-        for (TensorId& input : op.inputs) {
-          if (input.index() >= dropped_.size() || !dropped_[input.index()]) continue;
-          if (!clone_[input.index()].valid()) recompute_block(producer_op(input).block);
-          input = clone_[input.index()];
-        }
+      if (op.part == Part::kBackward) {
+        if (last_backward == nullptr || last_backward->block != op.block) ++block_run_;
+        last_backward = &original;
+        make_available(op.inputs);
+        for (TensorId& input : op.inputs)
+          if (dropped(input)) input = copies_[input.index()].tensor;
+      }
       ops_.push_back(std::move(op));
     }
     graph_.ops = std::move(ops_);
@@ -53,70 +57,77 @@ class Recompute {
   }
 
  private:
-  const Op& producer_op(TensorId tensor) const {
-    return graph_.ops[static_cast<size_t>(producer_[tensor.index()])];
+  // The latest copy of a dropped value; `tensor` is invalid before the first.
+  struct Copy {
+    TensorId tensor;
+    int32_t block_run = 0;  // in which it was made
+  };
+
+  bool dropped(TensorId tensor) const { return retentions_[tensor.index()] != Retention::kKeep; }
+
+  bool available(TensorId tensor) const {
+    const Copy& copy = copies_[tensor.index()];
+    return copy.tensor.valid() &&
+           (retentions_[tensor.index()] == Retention::kRecompute || copy.block_run == block_run_);
   }
 
-  void recompute_block(int32_t block) {
-    std::set<int32_t> repeated;  // forward operations, in execution order
-    std::vector<TensorId> open = wanted_.at(block);
+  int32_t producer_idx(TensorId tensor) const { return producer_[tensor.index()]; }
+  const Op& producer_op(TensorId tensor) const {
+    return graph_.ops[static_cast<size_t>(producer_idx(tensor))];
+  }
+
+  // Clones whatever it takes that every dropped one of `wanted` has a valid copy.
+  void make_available(const std::vector<TensorId>& wanted) {
+    ++collection_;
+    std::vector<size_t> repeated;
+    std::vector<TensorId> open = wanted;
     while (!open.empty()) {
       const TensorId tensor = open.back();
       open.pop_back();
-      if (clone_[tensor.index()].valid() || !repeated.insert(producer_[tensor.index()]).second) continue;
-      for (TensorId input : producer_op(tensor).inputs)
-        if (dropped_[input.index()]) open.push_back(input);
+      if (!dropped(tensor) || available(tensor)) continue;
+      const auto op_idx = static_cast<size_t>(producer_idx(tensor));
+      if (std::exchange(collected_[op_idx], collection_) == collection_) continue;
+      repeated.push_back(op_idx);
+      const std::vector<TensorId>& inputs = graph_.ops[op_idx].inputs;
+      open.insert(open.end(), inputs.begin(), inputs.end());
     }
-    for (int32_t op_idx : repeated) clone(graph_.ops[static_cast<size_t>(op_idx)]);
+    std::sort(repeated.begin(), repeated.end());
+    for (size_t op_idx : repeated) clone(op_idx);
   }
 
-  void clone(const Op& op) {
-    require(op.aliases.empty(), "recompute: '{}' already works in place", op.name);
-    Op again = op;
-    again.name += ".recompute";
+  void clone(size_t op_idx) {
+    const int32_t times = ++clones_[op_idx];
+    const std::string suffix = times == 1 ? ".recompute" : fmt::format(".recompute.{}", times);
+    Op again = graph_.ops[op_idx];
+    require(again.aliases.empty(), "recompute: '{}' already works in place", again.name);
+    again.name += suffix;
     again.part = Part::kRecompute;
     for (TensorId& input : again.inputs)
-      if (clone_[input.index()].valid()) input = clone_[input.index()];
+      if (dropped(input)) input = copies_[input.index()].tensor;
     for (TensorId& output : again.outputs) {
       Tensor tensor = graph_.tensor(output);
-      tensor.name += ".recompute";
-      const TensorId copy = graph_.add_tensor(std::move(tensor));
-      clone_[output.index()] = copy;
-      output = copy;
+      tensor.name += suffix;
+      const TensorId made = graph_.add_tensor(std::move(tensor));
+      // A value that is held, or whose earlier copy is still valid, is not replaced: this one dies at once.
+      if (dropped(output) && !available(output)) copies_[output.index()] = {made, block_run_};
+      output = made;
     }
     ops_.push_back(std::move(again));
   }
 
   Graph& graph_;
+  const Retentions& retentions_;
   std::vector<int32_t> producer_;
-  std::vector<bool> dropped_;
-  std::vector<TensorId> clone_;                      // per original tensor
-  std::map<int32_t, std::vector<TensorId>> wanted_;  // per block: dropped values that the backward reads
+  std::vector<Copy> copies_;        // per original tensor
+  std::vector<int32_t> clones_;     // per original operation: how many so far
+  std::vector<int64_t> collected_;  // per original operation: the last collection that it was part of
+  int64_t collection_ = 0;          // counts calls of make_available
+  int32_t block_run_ = 0;           // counts runs of backward operations of one block
   std::vector<Op> ops_;
 };
 
 }  // namespace
 
-std::vector<TensorId> dropped_values(const Graph& graph, RecomputePolicy policy) {
-  std::vector<TensorId> dropped;
-  if (policy == RecomputePolicy::kNone) return dropped;
-  std::vector<bool> kept(graph.tensors.size(), false);
-  const std::vector<int32_t> producer = producers(graph);
-  for (const Op& op : graph.ops) {
-    for (TensorId input : op.inputs) {
-      const int32_t producer_idx = producer[input.index()];
-      if (producer_idx >= 0 && graph.ops[static_cast<size_t>(producer_idx)].block != op.block)
-        kept[input.index()] = true;
-    }
-  }
-  for (TensorId result : graph.results) kept[result.index()] = true;
-  for (const Op& op : graph.ops)
-    if (op.part == Part::kForward && op.block >= 0)
-      for (TensorId output : op.outputs)
-        if (!kept[output.index()]) dropped.push_back(output);
-  return dropped;
-}
-
-bool recompute(Graph& graph, std::span<const TensorId> dropped) { return Recompute(graph, dropped).run(); }
+bool recompute(Graph& graph, const Retentions& retentions) { return Recompute(graph, retentions).run(); }
 
 }  // namespace snug

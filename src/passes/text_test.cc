@@ -1,7 +1,7 @@
 // Runs every case of passes/test/*.ir: text in, passes, text out, checked by the comments of the same file.
 //
 //   # CASE name                 begins a case; what follows up to the next CASE is the graph
-//   # RUN: differentiate, fuse  the passes, in order (see kPasses)
+//   # RUN: differentiate, fuse  the passes, in order (see pass_named), separated by comma and space
 //   # UNCHANGED                 the last pass must say that it changed nothing, and be right
 //   # REFUSED: text             the last pass must throw, and its message contains text
 //   # LABEL: text               a line that contains text, searched from the beginning
@@ -20,6 +20,7 @@
 #include <regex>
 #include <sstream>
 
+#include "base/errors.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/accumulate.h"
@@ -29,11 +30,14 @@
 #include "passes/fuse.h"
 #include "passes/in_place.h"
 #include "passes/recompute.h"
+#include "passes/update_in_backward.h"
 
 namespace snug {
 namespace {
 
-const std::map<std::string, std::function<bool(Graph&)>> kPasses = {
+using Pass = std::function<bool(Graph&)>;
+
+const std::map<std::string, Pass> kPasses = {
     {"accumulate", accumulate},
     {"cast=bf16", [](Graph& graph) { return cast(graph, DType::kBF16); }},
     {"cast=f32", [](Graph& graph) { return cast(graph, DType::kF32); }},
@@ -42,11 +46,39 @@ const std::map<std::string, std::function<bool(Graph&)>> kPasses = {
     {"differentiate", differentiate},
     {"fuse", fuse},
     {"in_place", in_place},
-    {"recompute=none",
-     [](Graph& graph) { return recompute(graph, dropped_values(graph, RecomputePolicy::kNone)); }},
-    {"recompute=block",
-     [](Graph& graph) { return recompute(graph, dropped_values(graph, RecomputePolicy::kBlock)); }},
+    {"update_in_backward",
+     [](Graph& graph) { return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}); }},
+    {"update_in_backward=clip", [](Graph& graph) { return update_in_backward(graph, OptimizerOptions{}); }},
 };
+
+// "%r,%y@each_block": these values are dropped, the second one kRecomputeEachBlock.
+Retentions dropped(const Graph& graph, const std::string& list) {
+  Retentions chosen(graph.tensors.size(), Retention::kKeep);
+  std::stringstream stream(list);
+  for (std::string entry; std::getline(stream, entry, ',');) {
+    static const std::regex kEntry("%([A-Za-z0-9_.]+)(@each_block)?");
+    std::smatch found;
+    require(std::regex_match(entry, found, kEntry), "drop: '{}' is not %name or %name@each_block", entry);
+    const TensorId tensor = graph.find(found[1].str());
+    require(tensor.valid(), "drop: no tensor %{}", found[1].str());
+    chosen[tensor.index()] = found[2].matched ? Retention::kRecomputeEachBlock : Retention::kRecompute;
+  }
+  return chosen;
+}
+
+// A name of kPasses, recompute=POLICY as on the command line, or recompute=drop:LIST.
+Pass pass_named(const std::string& name) {
+  const std::string recomputation = "recompute=", list = recomputation + "drop:";
+  if (name.starts_with(list))
+    return [=](Graph& graph) { return recompute(graph, dropped(graph, name.substr(list.size()))); };
+  if (name.starts_with(recomputation))
+    return [=](Graph& graph) {
+      return recompute(graph, retentions(graph, parse_recompute_policy(name.substr(recomputation.size()))));
+    };
+  const auto found = kPasses.find(name);
+  require(found != kPasses.end(), "RUN: no pass '{}'", name);
+  return found->second;
+}
 
 struct Directive {
   std::string word, text;
@@ -93,8 +125,11 @@ std::vector<Case> read_cases() {
                            .unchanged = false,
                            .refused = {}});
         } else if (word == "RUN") {
-          std::stringstream list(text);
-          for (std::string pass; std::getline(list, pass, ',');) cases.back().passes.push_back(trimmed(pass));
+          for (size_t begin = 0; begin < text.size();) {
+            const size_t end = std::min(text.find(", ", begin), text.size());
+            cases.back().passes.push_back(trimmed(text.substr(begin, end - begin)));
+            begin = end + 2;
+          }
         } else if (word == "UNCHANGED") {
           cases.back().unchanged = true;
         } else if (word == "REFUSED") {
@@ -182,11 +217,11 @@ TEST_P(PassText, GivesWhatTheFileSays) {
   verify(graph, "reading the case");
   ASSERT_FALSE(c.passes.empty()) << "a case without RUN";
   for (size_t pass_idx = 0; pass_idx < c.passes.size(); ++pass_idx) {
-    ASSERT_TRUE(kPasses.contains(c.passes[pass_idx])) << c.passes[pass_idx];
+    const Pass pass = pass_named(c.passes[pass_idx]);
     const bool last = pass_idx + 1 == c.passes.size();
     if (last && !c.refused.empty()) {
       try {
-        kPasses.at(c.passes[pass_idx])(graph);
+        pass(graph);
         ADD_FAILURE() << "not refused: " << c.refused;
       } catch (const std::exception& error) {
         EXPECT_NE(std::string(error.what()).find(c.refused), std::string::npos) << error.what();
@@ -194,7 +229,7 @@ TEST_P(PassText, GivesWhatTheFileSays) {
       return;
     }
     const Graph before = graph;
-    const bool changed = kPasses.at(c.passes[pass_idx])(graph);
+    const bool changed = pass(graph);
     EXPECT_EQ(changed, graph != before) << c.passes[pass_idx] << " lies";
     EXPECT_EQ(changed, !(last && c.unchanged)) << c.passes[pass_idx] << "\n" << print(graph);
     verify(graph, c.passes[pass_idx]);

@@ -167,9 +167,9 @@ std::vector<Change> changes_that_help(const Prepared& run) {
     candidates.emplace_back(description, options);
   };
   const RunOptions& now = run.options;
-  const bool can_recompute = now.recompute == RecomputePolicy::kNone, can_narrow = now.precision == Precision::kF32;
+  const bool can_recompute = now.recompute == RecomputePolicy(), can_narrow = now.precision == Precision::kF32;
   RunOptions recompute = now, both = now;
-  recompute.recompute = both.recompute = RecomputePolicy::kBlock;
+  recompute.recompute = both.recompute = {.kind = RecomputePolicy::Kind::kBlock};
   both.precision = Precision::kBF16;
   RunOptions narrow = now;
   narrow.precision = Precision::kBF16;
@@ -187,7 +187,7 @@ std::vector<Change> changes_that_help(const Prepared& run) {
                         smaller.gradient_accumulation_steps),
             smaller);
       RunOptions small_recompute = smaller;
-      small_recompute.recompute = RecomputePolicy::kBlock;
+      small_recompute.recompute = {.kind = RecomputePolicy::Kind::kBlock};
       if (batch == 1 && can_recompute)
         add(fmt::format("--per_device_train_batch_size 1 --gradient_accumulation_steps {} --recompute block",
                         smaller.gradient_accumulation_steps),

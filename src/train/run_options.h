@@ -53,7 +53,7 @@ struct RunOptions {
   // Memory and speed
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
-  RecomputePolicy recompute = RecomputePolicy::kNone;
+  RecomputePolicy recompute;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   bool check_memory = false;
 
