@@ -34,6 +34,14 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment, const vo
   return memory;
 }
 
+inline void* allocate_or_null(std::size_t size, std::size_t alignment, const void* caller) noexcept {
+  try {
+    return allocate(size, alignment, caller);
+  } catch (...) {  // of the program's own handler
+    return nullptr;
+  }
+}
+
 }  // namespace snug::counted_new
 
 // Not inlined: gcc would take a visible free() behind an invisible new for a mistake.
@@ -50,7 +58,22 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment, const vo
 [[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t alignment) {
   return snug::counted_new::allocate_or_throw(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
+// The forms that return nullptr, too: a sanitizer's own ones would not match the operator delete below.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return snug::counted_new::allocate_or_null(size, 1, __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return snug::counted_new::allocate_or_null(size, 1, __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return snug::counted_new::allocate_or_null(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return snug::counted_new::allocate_or_null(size, static_cast<std::size_t>(alignment), __builtin_return_address(0));
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {

@@ -183,7 +183,7 @@ struct ScopedFileFault::State {
 };
 
 ScopedFileFault::ScopedFileFault(Plan plan) : state_(std::make_shared<State>()) {
-  state_->plan = std::move(plan);
+  state_->plan = plan;
   previous_ = set_file_hook([state = state_](FileOperation operation, const std::string&) -> FileFault {
     if (state->plan.operation && *state->plan.operation != operation) return {};
     const int64_t call = ++state->calls;

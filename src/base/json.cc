@@ -209,7 +209,7 @@ std::optional<T> optional_field(const Json& json, std::string_view key, std::str
                                 const NumberRange& range) {
   const auto found = json.find(std::string(key));
   if (found == json.end() || found->is_null()) return std::nullopt;
-  const std::optional<T> value = as<T>(*found, range);
+  std::optional<T> value = as<T>(*found, range);
   if (!value) {
     std::string expected = expected_text<T>(range);
     if (found->is_number() && found->get<double>() > range.last)

@@ -21,7 +21,7 @@ int plan_command(const ProgramOptions& options) {
                 run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str(), format_bytes(run.margin).c_str());
   if (!run.summary.fits) {
     std::fflush(stdout);
-    require_plan_fits(run);  // the words that train would refuse with
+    require_plan_fits(run, true);  // the words that train would refuse with
   }
   return static_cast<int>(code);
 }

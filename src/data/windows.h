@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "data/permutation.h"
 #include "formats/token_shard.h"
 
@@ -77,7 +78,7 @@ struct Schedule {
   bool shuffle = true;
   uint64_t seed = 42;
 
-  int64_t windows_per_update() const { return batch * accumulation; }
+  int64_t windows_per_update() const { return checked_mul(batch, accumulation); }
   int64_t updates_per_epoch() const;
   // The window at `row` of micro-step `micro_step` of update `update` (counted from 0 through all epochs); none = padding.
   std::optional<int64_t> window(int64_t update, int64_t micro_step, int64_t row) const;

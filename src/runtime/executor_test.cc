@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <new>
+#include <utility>
 
 #include "backends/null/null_backend.h"
 #include "base/count_new.h"
@@ -199,6 +201,27 @@ TEST(Executor, PassesOnWhatTheBackendRefuses) {
   plan.phases[1].ops[0].op = "convolution";
   FakeBackend backend;
   expect_internal_error([&] { Executor(plan, backend); }, "convolution is not supported");
+}
+
+// The forms of operator new that return nullptr are counted like the others.
+TEST(CountNew, CountsEveryForm) {
+  const auto counted = [](auto&& make) {
+    const int64_t before = allocations();
+    void* volatile memory = make();
+    const int64_t taken = allocations() - before;
+    return std::pair<void*, int64_t>(memory, taken);
+  };
+  constexpr std::align_val_t kAligned{64};
+  const auto [plain, one] = counted([] { return ::operator new(8); });
+  const auto [null, two] = counted([] { return ::operator new(8, std::nothrow); });
+  const auto [array, three] = counted([] { return ::operator new[](8, std::nothrow); });
+  const auto [aligned, four] = counted([] { return ::operator new(8, kAligned, std::nothrow); });
+  EXPECT_EQ((std::array{one, two, three, four}), (std::array<int64_t, 4>{1, 1, 1, 1}));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 64, 0u);
+  ::operator delete(plain);
+  ::operator delete(null, std::nothrow);
+  ::operator delete[](array, std::nothrow);
+  ::operator delete(aligned, kAligned);
 }
 
 }  // namespace

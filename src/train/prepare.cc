@@ -10,6 +10,7 @@
 #include "formats/byte_tokenizer.h"
 #include "formats/token_shard.h"
 #include "models/load_model.h"
+#include "train/size_options.h"
 
 namespace snug {
 namespace {
@@ -43,6 +44,17 @@ std::optional<Windows> open_windows(const std::vector<std::string>& files, const
   return Windows(JoinedStream(std::move(streams)), options.max_length, files.front());
 }
 
+// Updates of the whole run; 0 without data and with max_steps 0.
+int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
+  if (options.max_steps >= 0 || schedule.windows == 0) return std::max<int64_t>(0, options.max_steps);
+  constexpr double kMost = int64_t{1} << 50;  // the limit of max_steps
+  const double updates = static_cast<double>(schedule.updates_per_epoch()) * options.num_train_epochs;
+  if (updates > kMost)
+    throw_user(ExitCode::kUsage, "num_train_epochs is {}, which makes {:.3g} updates; expected at most {:.3g}",
+               options.num_train_epochs, updates, kMost);
+  return std::max<int64_t>(1, static_cast<int64_t>(updates + 0.5));
+}
+
 void check_tokenizer(const RunOptions& options) {
   if (!is_text_run(options.train_file) && !is_text_run(options.validation_file)) return;
   // A run from scratch gets the byte tokenizer; a tokenizer that is there already must be that one.
@@ -73,6 +85,24 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
       compile.generate_lengths.push_back(std::min(length, model.max_positions));
   }
   return compile;
+}
+
+// Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
+Compiled compile_run(const Model& model, const RunOptions& options, RunKind kind, bool evaluates, const Target& target,
+                     const std::string& config_path) {
+  const auto plan_with = [&](const RunOptions& tried) {
+    if (kind == RunKind::kTrain)  // what reports and schedules count
+      checked_mul(checked_mul(tried.per_device_train_batch_size, tried.gradient_accumulation_steps), tried.max_length);
+    return compile(model, compile_options(tried, model, kind, evaluates), target);
+  };
+  try {
+    return plan_with(options);
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::kUsage) throw;
+    RunOptions usual;
+    usual.max_length = std::min<int64_t>(1024, model.max_positions);
+    explain_sizes(options, usual, config_path, error, plan_with);
+  }
 }
 
 // What lies outside the arena of `plan`: what is there now, and what libraries will take while an operation runs
@@ -115,15 +145,11 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                     .accumulation = options.gradient_accumulation_steps,
                     .shuffle = options.shuffle,
                     .seed = options.seed};
-  int64_t updates = std::max<int64_t>(0, options.max_steps);
-  if (train && options.max_steps < 0)
-    updates = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(schedule.updates_per_epoch()) *
-                                                            options.num_train_epochs + 0.5));
-
   auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
   const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
   CompileOptions compiling = compile_options(options, model, kind, evaluates);
-  Compiled compiled = compile(model, compiling, backend->target());
+  Compiled compiled = compile_run(model, options, kind, evaluates, backend->target(), directory.config_path());
+  const int64_t updates = updates_of(options, schedule);
 
   Prepared run{.kind = kind,
                .options = std::move(options),
@@ -215,15 +241,18 @@ void require_budget_allowed(const Prepared& run) {
                format_bytes(run.allowance.bytes), run.allowance.bytes.value);
 }
 
-void require_plan_fits(const Prepared& run) {
+void require_plan_fits(const Prepared& run, bool table_was_shown) {
   if (run.summary.peak <= run.budget) return;
 
   const Bytes missing = run.summary.peak - run.budget;
-  std::string text = fmt::format("the run does not fit: it needs {} of {}, {} ({} bytes) too much.\nHeld at the peak ({}, {}):\n",
+  std::string text = fmt::format("the run does not fit: it needs {} of {}, {} ({} bytes) too much.\n",
                                  format_bytes(run.summary.peak), format_bytes(run.budget), format_bytes(missing),
-                                 missing.value, run.summary.peak_phase, run.summary.peak_operation);
-  for (const PlanSummary::Category& category : run.summary.categories)
-    text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
+                                 missing.value);
+  if (!table_was_shown) {
+    text += fmt::format("Held at the peak ({}, {}):\n", run.summary.peak_phase, run.summary.peak_operation);
+    for (const PlanSummary::Category& category : run.summary.categories)
+      text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
+  }
   if (const Bytes fixed = fixed_bytes(run); fixed > run.budget)
     text += fmt::format("Weights, optimizer state and reserve alone take {}: a smaller batch or length cannot help.\n",
                         format_bytes(fixed));

@@ -49,9 +49,9 @@ struct Prepared {
 // Throws UserError: kUsage for options that contradict each other, kBadFile for model and data.
 Prepared prepare(const RunOptions& options, RunKind kind);
 
-// Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category, and
-// which changes would make it fit.
-void require_plan_fits(const Prepared& run);
+// Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category unless
+// plan_table() has just shown them, and which changes would make it fit.
+void require_plan_fits(const Prepared& run, bool table_was_shown = false);
 // Throws UserError(kUsage) when the budget exceeds what the control groups or the machine allow, with both numbers.
 void require_budget_allowed(const Prepared& run);
 

@@ -638,6 +638,32 @@ TEST_F(Errors, HugeBatchIsAMatterOfTheBatch) {
               AllOf(HasSubstr("These would make it fit"), HasSubstr("--per_device_train_batch_size 64")));
 }
 
+// What 64 bits cannot count is refused by the name of the option that made it.
+TEST_F(Errors, SizesBeyond64BitsNameTheirOptions) {
+  expect_refusal({"plan", "--model", fixture_, "--per_device_train_batch_size", "1000000000000000"}, kUsage,
+                 {"per_device_train_batch_size is 1000000000000000: too large"});
+  expect_refusal({"plan", "--model", fixture_, "--per_device_train_batch_size", "100000000",
+                  "--gradient_accumulation_steps", "100000000000"},
+                 kUsage,
+                 {"per_device_train_batch_size is 100000000, gradient_accumulation_steps is 100000000000: too large"});
+  expect_refusal({"eval", "--model", fixture_, "--validation_file", shard_, "--per_device_eval_batch_size",
+                  "1000000000000000"},
+                 kUsage, {"per_device_eval_batch_size is 1000000000000000: too large"});
+  expect_refusal({"train", "--model", fixture_, "--train_file", shard_, "--output_dir", here_ / "out",
+                  "--per_device_train_batch_size", "1000000000000000"},
+                 kUsage, {"per_device_train_batch_size is 1000000000000000: too large"});
+  EXPECT_FALSE(std::filesystem::exists(here_ / "out"));
+}
+
+// The refusal repeats nothing of the table that plan has just shown.
+TEST_F(Errors, PlanThatDoesNotFitShowsTheCategoriesOnce) {
+  const ProgramEnd end = run_program({"plan", "--model", fixture_, "--memory", "10MB"});
+  EXPECT_EQ(end.exit_code, kDoesNotFit);
+  EXPECT_THAT(end.out, AllOf(HasSubstr("  weights"), HasSubstr("  reserve")));
+  EXPECT_THAT(end.err, HasSubstr("the run does not fit"));
+  EXPECT_THAT(end.err, Not(HasSubstr("  reserve")));
+}
+
 // What fp32 cannot hold would make every weight infinite.
 TEST_F(Errors, LearningRateBeyondSinglePrecision) {
   expect_refusal(training({"--learning_rate", "1e308"}), kUsage, {"learning_rate", "\"1e308\""});
