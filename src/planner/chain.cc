@@ -50,7 +50,7 @@ ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes) {
   }
   require(position == chain.blocks.size(), "chain: the runs end at block {} of {}", position,
           chain.blocks.size());
-  plan.needed = std::max(plan.needed, saved + chain.head);
+  plan.needed = std::max({plan.needed, saved + chain.head, chain.floor});
   return plan;
 }
 
@@ -74,6 +74,8 @@ ChainSolver::ChainSolver(Chain chain, std::span<const std::vector<int32_t>> know
   }
   require(!fronts_.front().points.empty(), "chain: no list of runs covers the chain");
   relaxed_.resize(1);
+  below_floor_ = raise_to_floor(fronts_.front());
+  raise_to_floor(relaxed_.front());
 
   std::vector<Point>& points = fronts_.front().points;
   for (size_t known_idx = 0; known_idx < known_.size(); ++known_idx) {
@@ -89,6 +91,15 @@ ChainSolver::ChainSolver(Chain chain, std::span<const std::vector<int32_t>> know
     const auto place = points.erase(begin, end);
     points.insert(place, {plan.needed, plan.seconds, -2 - static_cast<int32_t>(known_idx)});
   }
+}
+
+// Of the points below the floor only the fastest is left, at the floor. Returns where the first one was.
+Bytes ChainSolver::raise_to_floor(Front& front) const {
+  const auto above = std::find_if(front.points.begin(), front.points.end(),
+                                  [&](const Point& point) { return point.allowance > chain_.floor; });
+  if (above == front.points.begin()) return above->allowance;
+  const auto fastest = front.points.erase(front.points.begin(), std::prev(above));
+  return std::exchange(fastest->allowance, chain_.floor);
 }
 
 void ChainSolver::list_runs() {
@@ -220,7 +231,8 @@ std::optional<ChainPlan> ChainSolver::best(Bytes budget) const {
     modes.push_back(point.mode);
     // The point's own allowance, not what is left of the budget: exactly the points that it was made from,
     // so that a larger budget never gets a slower plan.
-    allowance = point.allowance - mode.saved;
+    const bool raised = position == 0 && &point == &points.front();
+    allowance = (raised ? below_floor_ : point.allowance) - mode.saved;
     position += mode.moments.size();
   }
   ChainPlan plan = evaluate(chain_, modes);

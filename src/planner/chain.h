@@ -65,7 +65,8 @@ struct Chain {
   std::vector<std::vector<int32_t>> lists;  // indices of modes; identical blocks share a list
   std::vector<ChainBlock> blocks;           // at least one
   Bytes head;                               // the most that lives in the head besides what the blocks saved
-  double step_seconds = 0;                  // of the step with everything kept
+  Bytes floor{0};           // the most that lives before the first block and after the last backward
+  double step_seconds = 0;  // of the step with everything kept
 };
 
 struct ChainPlan {
@@ -118,6 +119,7 @@ class ChainSolver {
   enum class Keep { kFastest, kCorner };
 
   void list_runs();
+  Bytes raise_to_floor(Front& front) const;
   Front front_of(size_t position, const std::vector<Front>& later, size_t limit, Keep keep);
   double lagrangian(Bytes budget, double target) const;
 
@@ -126,6 +128,7 @@ class ChainSolver {
   std::vector<std::vector<Run>> runs_;  // per position
   std::vector<Front> fronts_;           // per position, one more for the head alone
   std::vector<Front> relaxed_;          // the same for the bound; only [0] is kept
+  Bytes below_floor_;                   // the allowance of fronts_[0]'s first point before it was raised
   bool exact_ = true;
 };
 

@@ -52,6 +52,7 @@ Chain random_chain(std::mt19937& random, int64_t most_bytes) {
     chain.blocks.push_back({.list = static_cast<int32_t>(draw(0, static_cast<int64_t>(lists) - 1)),
                             .fixed = {Bytes(draw(0, most_bytes)), Bytes(draw(0, most_bytes))}});
   chain.head = Bytes(draw(0, 2 * most_bytes));
+  chain.floor = Bytes(draw(0, 4 * most_bytes));
   chain.step_seconds = 100;
   return chain;
 }

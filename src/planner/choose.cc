@@ -1,0 +1,226 @@
+#include "planner/choose.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+
+namespace snug::planner {
+namespace {
+
+constexpr int kTries = 4;
+
+// Per block and value: whether an operation of the backward reads it.
+std::vector<std::vector<bool>> read_values(const Graph& graph, const Anatomy& anatomy) {
+  std::vector<bool> read(graph.tensors.size(), false);
+  for (const Op& op : graph.ops)
+    if (op.part != Part::kForward)
+      for (TensorId input : op.inputs) read[input.index()] = true;
+  std::vector<std::vector<bool>> of_blocks;
+  for (const Anatomy::Block& block : anatomy.blocks) {
+    of_blocks.emplace_back();
+    for (TensorId value : block.values) of_blocks.back().push_back(read[value.index()]);
+  }
+  return of_blocks;
+}
+
+}  // namespace
+
+Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside)
+    : graph_(std::move(graph)),
+      finish_(std::move(finish)),
+      outside_(outside),
+      prices_(target),
+      anatomy_(anatomy(graph_)),
+      read_(read_values(graph_, anatomy_)) {
+  const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
+                                          [](const Op& op) { return op.part == Part::kBackward; });
+  if (!differentiated || anatomy_.blocks.empty()) {
+    keep_seconds_ = outcome(Retentions(graph_.tensors.size(), Retention::kKeep)).seconds;
+    return;
+  }
+  ChainOptions options;
+  options.outside = outside;
+  priced_ = priced_chain(graph_, anatomy_, finish_, prices_, options);
+  keep_seconds_ = priced_->chain.step_seconds;
+  std::vector<std::vector<int32_t>> known;
+  for (const NamedPlan& plan : priced_->named) known.push_back(plan.modes);
+  solver_.emplace(priced_->chain, known);
+}
+
+Planner::Outcome Planner::outcome(const Retentions& retentions) {
+  Graph graph = graph_;
+  recompute(graph, retentions);
+  finish_(graph);
+  const Sweep swept = sweep(graph, prices_);
+  Bytes most{0};
+  for (Bytes held : swept.held) most = std::max(most, held);
+  return {most + swept.always + outside_, swept.seconds - keep_seconds_};
+}
+
+Choice Planner::keep_all() {
+  Choice choice;
+  choice.retentions.assign(graph_.tensors.size(), Retention::kKeep);
+  choice.peak = outcome(choice.retentions).peak;
+  choice.step_seconds = keep_seconds_;
+  return choice;
+}
+
+std::optional<Choice> Planner::choose(Bytes budget) {
+  if (!solver_) {
+    Choice choice = keep_all();
+    return choice.peak <= budget ? std::optional(std::move(choice)) : std::nullopt;
+  }
+  Bytes allowed = budget;
+  for (int tries = 0; tries < kTries; ++tries) {
+    const std::optional<ChainPlan> plan = solver_->best(allowed);
+    if (!plan) return std::nullopt;
+    Choice choice;
+    choice.retentions = retentions_of(graph_, anatomy_, *priced_, plan->modes);
+    choice.peak = outcome(choice.retentions).peak;
+    if (choice.peak > budget) {
+      allowed = std::min(allowed, plan->needed) - (choice.peak - budget);
+      continue;
+    }
+    choice.seconds = plan->seconds;
+    choice.step_seconds = keep_seconds_;
+    choice.bound_seconds = solver_->bound_seconds(budget);
+    choice.blocks = describe(*plan);
+    return choice;
+  }
+  return std::nullopt;
+}
+
+Bytes Planner::smallest_budget() const {
+  if (solver_) return solver_->smallest_budget();
+  Graph graph = graph_;
+  finish_(graph);
+  const Sweep swept = sweep(graph, prices_);
+  return *std::max_element(swept.held.begin(), swept.held.end()) + swept.always + outside_;
+}
+
+std::vector<ChainSolver::Step> Planner::frontier() const {
+  if (solver_) return solver_->frontier();
+  return {{smallest_budget(), 0}};
+}
+
+std::vector<BlockChoice> Planner::describe(const ChainPlan& plan) const {
+  std::vector<BlockChoice> blocks;
+  const auto count = [&](BlockChoice& choice, TensorId id, Retention fate) {
+    const Tensor& tensor = graph_.tensor(id);
+    const Bytes bytes = prices_.round(tensor.shape.bytes(tensor.dtype));
+    if (fate == Retention::kKeep) {
+      choice.kept += bytes;
+    } else {
+      choice.recomputed += bytes;
+      choice.dropped.push_back(tensor.name);
+    }
+  };
+  for (int32_t mode : plan.modes) {
+    const Treatment& treatment = priced_->treatments[static_cast<size_t>(mode)];
+    const auto first = static_cast<int32_t>(blocks.size());
+    const auto span = static_cast<int32_t>(treatment.values.size());
+    for (int32_t inside = 0; inside < span; ++inside) {
+      const auto block = static_cast<size_t>(first + inside);
+      BlockChoice choice{.block = first + inside,
+                         .run_first = first,
+                         .run_blocks = span,
+                         .kept = {},
+                         .recomputed = {},
+                         .dropped = {}};
+      // The input: a boundary that the block before made, or the source of the first.
+      if (block == 0) {
+        for (TensorId value : anatomy_.source_values)
+          if (std::any_of(anatomy_.blocks[0].backward.begin(), anatomy_.blocks[0].backward.end(),
+                          [&](size_t op) {
+                            const std::vector<TensorId>& inputs = graph_.ops[op].inputs;
+                            return std::find(inputs.begin(), inputs.end(), value) != inputs.end();
+                          }))
+            count(choice, value, treatment.source);
+      } else {
+        const Anatomy::Block& before = anatomy_.blocks[block - 1];
+        for (size_t value = 0; value < before.values.size(); ++value)
+          if (before.boundary[value] && read_[block - 1][value])
+            count(choice, before.values[value], inside == 0 ? Retention::kKeep : Retention::kRecompute);
+      }
+      const Anatomy::Block& own = anatomy_.blocks[block];
+      for (size_t value = 0; value < own.values.size(); ++value)
+        if (!own.leaving[value] && read_[block][value])
+          count(choice, own.values[value], treatment.values[static_cast<size_t>(inside)][value]);
+      blocks.push_back(std::move(choice));
+    }
+  }
+  return blocks;
+}
+
+std::vector<Droppable> Planner::droppable() const {
+  std::vector<Droppable> all;
+  for (size_t block = 0; block < anatomy_.blocks.size(); ++block) {
+    const Anatomy::Block& of = anatomy_.blocks[block];
+    std::vector<bool> held(graph_.tensors.size(), true);  // as far as this block's own values are concerned
+    for (size_t value = 0; value < of.values.size(); ++value)
+      held[of.values[value].index()] = of.leaving[value] || read_[block][value];
+    const auto again_seconds = [&](size_t op) {
+      double seconds = 0;
+      std::vector<size_t> open = {op}, met;
+      while (!open.empty()) {
+        const size_t next = open.back();
+        open.pop_back();
+        if (std::find(met.begin(), met.end(), next) != met.end()) continue;
+        met.push_back(next);
+        seconds += prices_(graph_, graph_.ops[next]).seconds;
+        for (TensorId input : graph_.ops[next].inputs)
+          if (!held[input.index()]) open.push_back(static_cast<size_t>(anatomy_.producer[input.index()]));
+      }
+      return seconds;
+    };
+    size_t value = 0;
+    for (size_t op : of.forward) {
+      Droppable first, others;
+      for (size_t output = 0; output < graph_.ops[op].outputs.size(); ++output, ++value) {
+        if (of.leaving[value] || !read_[block][value]) continue;
+        const TensorId id = of.values[value];
+        Droppable& to = output == 0 ? first : others;
+        to.values.push_back(id);
+        to.bytes += prices_.round(graph_.tensor(id).shape.bytes(graph_.tensor(id).dtype));
+      }
+      for (Droppable* each : {&first, &others}) {
+        if (each->values.empty()) continue;
+        each->seconds = again_seconds(op);
+        all.push_back(std::move(*each));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Droppable> Planner::order_by_size() const {
+  std::vector<Droppable> order = droppable();
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Droppable& a, const Droppable& b) { return a.bytes > b.bytes; });
+  return order;
+}
+
+std::vector<Droppable> Planner::order_by_cost() const {
+  std::vector<Droppable> order = droppable();
+  std::stable_sort(order.begin(), order.end(), [](const Droppable& a, const Droppable& b) {
+    return a.seconds * static_cast<double>(b.bytes.value) < b.seconds * static_cast<double>(a.bytes.value);
+  });
+  return order;
+}
+
+Retentions Planner::retentions_of_prefix(const std::vector<Droppable>& order, size_t count) const {
+  require(count <= order.size(), "planner: {} of {} droppable values", count, order.size());
+  Retentions retentions(graph_.tensors.size(), Retention::kKeep);
+  // Nobody reads these in the backward, so nothing holds them unless a chain begins at them.
+  if (count > 0)
+    for (size_t block = 0; block < anatomy_.blocks.size(); ++block)
+      for (size_t value = 0; value < anatomy_.blocks[block].values.size(); ++value)
+        if (!anatomy_.blocks[block].leaving[value] && !read_[block][value])
+          retentions[anatomy_.blocks[block].values[value].index()] = Retention::kRecompute;
+  for (size_t index = 0; index < count; ++index)
+    for (TensorId value : order[index].values) retentions[value.index()] = Retention::kRecompute;
+  return retentions;
+}
+
+}  // namespace snug::planner

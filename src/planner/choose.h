@@ -1,0 +1,97 @@
+// planner/choose.h — which forward values a micro-step keeps, so that it fits a budget and costs the fewest
+// extra seconds
+//
+// The budget counts every byte that this machine's arena holds while the micro-step runs: the graph's own state,
+// inputs and carried tensors, its values and scratch, and `outside` (moments and whatever else other phases hold
+// meanwhile). A Planner is made once a graph; each budget after that takes milliseconds.
+//
+// Method: modes.h makes the chain, chain.h solves it; the plan is then taken through the real passes on the whole
+//         graph, and where that holds more bytes than the chain said, the chain gets a smaller budget (three
+//         times at most). docs/planner.md says what is certified.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "ir/graph.h"
+#include "passes/recompute.h"
+#include "plan/target.h"
+#include "planner/chain.h"
+#include "planner/modes.h"
+#include "planner/price.h"
+
+namespace snug::planner {
+
+// What becomes of one block's values, for reports.
+struct BlockChoice {
+  int32_t block = 0;
+  int32_t run_first = 0, run_blocks = 1;  // the run of blocks treated together that it belongs to
+  Bytes kept;                             // held for the backward: values of this block and its input
+  Bytes recomputed;                       // values that the backward reads, made again (each counted once)
+  std::vector<std::string> dropped;       // their names in the graph, the input's included
+};
+
+struct Choice {
+  Retentions retentions;
+  Bytes peak;                // held at the worst moment of the micro-step, `outside` included
+  double seconds = 0;        // more than with everything kept, of one micro-step
+  double step_seconds = 0;   // of one micro-step with everything kept
+  double bound_seconds = 0;  // no plan of the planner's modes that fits takes fewer extra seconds
+  // The certified gap: no such plan is faster by more than this fraction of the micro-step.
+  double gap() const { return (seconds - bound_seconds) / (step_seconds + seconds); }
+  std::vector<BlockChoice> blocks;
+};
+
+// A droppable value (with those that are made by the same operation beside it), for simple policies.
+struct Droppable {
+  std::vector<TensorId> values;
+  Bytes bytes;
+  double seconds = 0;  // of making it again from what is kept otherwise
+};
+
+class Planner {
+ public:
+  // `graph` is what differentiate leaves; `finish` are the passes between recompute and liveness.
+  // `target` must outlive the planner. A graph without blocks, or without a backward, has one plan: keep all.
+  Planner(Graph graph, const Target& target, Finish finish, Bytes outside);
+
+  // None if no plan fits.
+  std::optional<Choice> choose(Bytes budget);
+  // By the chain's prediction.
+  Bytes smallest_budget() const;
+  // Predicted budgets and extra seconds, from the smallest budget to everything kept: a sweep for free.
+  std::vector<ChainSolver::Step> frontier() const;
+
+  // Bytes and seconds of any retentions, by the real passes: what a named policy needs.
+  struct Outcome {
+    Bytes peak;
+    double seconds = 0;  // extra
+  };
+  Outcome outcome(const Retentions& retentions);
+
+  // The order in which policy `memory` drops: the largest first (ties: later blocks last).
+  std::vector<Droppable> order_by_size() const;
+  // The order in which policy `heuristic` drops: the fewest seconds per byte first.
+  std::vector<Droppable> order_by_cost() const;
+  // What dropping the first `count` of an order makes of the graph's values.
+  Retentions retentions_of_prefix(const std::vector<Droppable>& order, size_t count) const;
+
+ private:
+  Choice keep_all();
+  std::vector<BlockChoice> describe(const ChainPlan& plan) const;
+  std::vector<Droppable> droppable() const;
+
+  Graph graph_;
+  Finish finish_;
+  Bytes outside_;
+  mutable OpPrices prices_;
+  Anatomy anatomy_;
+  std::vector<std::vector<bool>> read_;  // per block, per value: whether its backward reads it
+  std::optional<PricedChain> priced_;
+  std::optional<ChainSolver> solver_;
+  double keep_seconds_ = 0;
+};
+
+}  // namespace snug::planner

@@ -1,0 +1,352 @@
+#include "planner/modes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "planner/subsets.h"
+
+namespace snug::planner {
+namespace {
+
+constexpr size_t kLongestSpan = 16;
+
+struct Candidate {
+  Mode mode;
+  Treatment treatment;
+  uint32_t kept = 0;
+  bool named = false;  // stays, because a named plan uses it
+};
+
+bool at_least_as_good(const Mode& a, const Mode& b) {
+  if (a.saved > b.saved || a.seconds > b.seconds) return false;
+  for (size_t block = 0; block < a.moments.size(); ++block)
+    if (a.moments[block].forward > b.moments[block].forward ||
+        a.moments[block].backward > b.moments[block].backward)
+      return false;
+  return true;
+}
+
+// In order of saved bytes, without those that another of the same span is at least as good as.
+std::vector<Candidate> front_of(std::vector<Candidate> all) {
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.mode.saved, a.mode.seconds) < std::pair(b.mode.saved, b.mode.seconds);
+  });
+  std::vector<Candidate> front;
+  for (Candidate& each : all)
+    if (each.named || std::none_of(front.begin(), front.end(), [&](const Candidate& other) {
+          return at_least_as_good(other.mode, each.mode);
+        }))
+      front.push_back(std::move(each));
+  return front;
+}
+
+// Indices of those that are best at some price of a byte, in order of saved bytes.
+std::vector<size_t> hull_of(const std::vector<Candidate>& front) {
+  std::vector<size_t> hull;
+  for (size_t index = 0; index < front.size(); ++index) {
+    const auto slope = [&](size_t from, size_t to) {
+      return (front[to].mode.seconds - front[from].mode.seconds) /
+             static_cast<double>(
+                 std::max<int64_t>(front[to].mode.saved.value - front[from].mode.saved.value, 1));
+    };
+    if (!hull.empty() && front[index].mode.seconds >= front[hull.back()].mode.seconds) continue;
+    while (hull.size() > 1 && slope(hull[hull.size() - 2], hull.back()) >= slope(hull.back(), index))
+      hull.pop_back();
+    hull.push_back(index);
+  }
+  return hull;
+}
+
+std::vector<Candidate> thinned(std::vector<Candidate> front, size_t most) {
+  if (front.size() <= most) return front;
+  std::vector<bool> stays(front.size(), false);
+  for (size_t index : hull_of(front)) stays[index] = true;
+  for (size_t index = 0; index < most; ++index) stays[index * front.size() / most] = true;
+  std::vector<Candidate> thin;
+  for (size_t index = 0; index < front.size(); ++index)
+    if (stays[index] || front[index].named) thin.push_back(std::move(front[index]));
+  return thin;
+}
+
+class Pricing {
+ public:
+  Pricing(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
+          const ChainOptions& options)
+      : graph_(graph), anatomy_(anatomy), finish_(finish), prices_(prices), options_(options) {}
+
+  PricedChain run() {
+    for (size_t block = 0; block < length(); ++block)
+      if (!sorts_.contains(sort(block))) price_sort(block);
+    list_modes();
+    calibrate();
+    name_plans();
+    return std::move(made_);
+  }
+
+ private:
+  // One sort of block, priced on the first block of that sort.
+  struct Sort {
+    Savable savable;
+    std::vector<int32_t> modes;         // of span 1
+    std::vector<uint32_t> front, runs;  // subsets of the front; those that longer runs are priced with
+    int32_t all = -1, nothing = -1;     // modes: everything kept, nothing but the input kept
+    double keep_seconds = 0;            // of all operations of the block with everything kept
+    uint32_t everything() const { return (uint32_t{1} << savable.items.size()) - 1; }
+  };
+  // A run of several blocks: their sorts, and whether the first block's input may be dropped with it.
+  using Sequence = std::pair<std::vector<int32_t>, bool>;
+  struct Run {
+    std::vector<int32_t> modes;
+    int32_t uniform = -1;  // nothing kept, all made again once
+  };
+
+  size_t length() const { return anatomy_.blocks.size(); }
+  int32_t sort(size_t block) const { return anatomy_.blocks[block].alike; }
+  const Sort& sort_of(size_t block) const { return sorts_.at(sort(block)); }
+  size_t longest_span() const {
+    const auto root = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(length()))));
+    return std::min({length(), root + 2, kLongestSpan});
+  }
+
+  // What keeping the items `kept` makes of each value of `block`; `lost` is the fate of what is not kept.
+  std::vector<Retention> fates(size_t block, uint32_t kept, Retention lost, bool drops_boundary) const {
+    const Anatomy::Block& of = anatomy_.blocks[block];
+    const Savable& savable = sort_of(block).savable;
+    const bool keeps_all = kept == sort_of(block).everything() && !drops_boundary;
+    std::vector<Retention> fates(of.values.size(), keeps_all ? Retention::kKeep : lost);
+    for (size_t value : savable.always_kept) fates[value] = Retention::kKeep;
+    for (size_t item = 0; item < savable.items.size(); ++item)
+      if ((kept >> item) & 1)
+        for (size_t value : savable.items[item].values) fates[value] = Retention::kKeep;
+    for (size_t value = 0; value < fates.size(); ++value)
+      if (of.leaving[value])
+        fates[value] = of.boundary[value] && drops_boundary ? Retention::kRecompute : Retention::kKeep;
+    return fates;
+  }
+
+  Treatment treatment(size_t first, size_t count, uint32_t kept, Retention lost, Retention source) const {
+    Treatment made{.values = {}, .source = source};
+    for (size_t block = first; block < first + count; ++block)
+      made.values.push_back(fates(block, kept, lost, block + 1 < first + count));
+    return made;
+  }
+
+  Candidate candidate(const Slice& of, uint32_t kept, Treatment treatment) {
+    Retentions retentions(of.graph.tensors.size(), Retention::kKeep);
+    for (size_t block = 0; block < of.count; ++block)
+      for (size_t value = 0; value < of.values[block].size(); ++value)
+        retentions[of.values[block][value].index()] = treatment.values[block][value];
+    for (TensorId value : of.source_values) retentions[value.index()] = treatment.source;
+    SlicePrice priced = price(of, retentions, finish_, prices_);
+    double seconds = priced.seconds - (of.source_values.empty() ? 0 : source_seconds());
+    for (size_t block = of.first; block < of.first + of.count; ++block)
+      seconds -= sort_of(block).keep_seconds;
+    return {.mode = {.saved = priced.saved, .seconds = seconds, .moments = std::move(priced.moments)},
+            .treatment = std::move(treatment),
+            .kept = kept};
+  }
+
+  double source_seconds() {
+    double seconds = 0;
+    for (size_t op : anatomy_.source) seconds += prices_(graph_, graph_.ops[op]).seconds;
+    return seconds;
+  }
+
+  int32_t add(Candidate candidate) {
+    made_.chain.modes.push_back(std::move(candidate.mode));
+    made_.treatments.push_back(std::move(candidate.treatment));
+    return static_cast<int32_t>(made_.chain.modes.size()) - 1;
+  }
+
+  void price_sort(size_t block) {
+    const Slice alone = slice(graph_, anatomy_, block, 1, false);
+    Sort& priced = sorts_[sort(block)];
+    priced.savable = savable_values(alone, anatomy_.blocks[block], prices_);
+    const uint32_t all = priced.everything();
+    priced.keep_seconds =
+        candidate(alone, all, treatment(block, 1, all, Retention::kRecompute, Retention::kKeep)).mode.seconds;
+    std::vector<Candidate> candidates;
+    for (uint32_t kept : promising_subsets(alone, priced.savable, options_.most_priced, prices_)) {
+      candidates.push_back(
+          candidate(alone, kept, treatment(block, 1, kept, Retention::kRecompute, Retention::kKeep)));
+      candidates.back().named = kept == 0 || kept == all;
+    }
+    const std::vector<Candidate> front = thinned(front_of(std::move(candidates)), options_.most_modes);
+    choose_run_sets(front, priced);
+    for (const Candidate& each : front) {
+      const int32_t mode = add(each);
+      priced.modes.push_back(mode);
+      priced.front.push_back(each.kept);
+      if (each.kept == 0) priced.nothing = mode;
+      if (each.kept == all) priced.all = mode;
+    }
+  }
+
+  // Runs of several blocks are for budgets below one input a block: subsets of few bytes.
+  static void choose_run_sets(const std::vector<Candidate>& front, Sort& priced) {
+    constexpr size_t kMost = 6;
+    std::vector<uint32_t> sets;
+    const Bytes least = front.front().mode.saved, most = front.back().mode.saved;
+    for (size_t index : hull_of(front))
+      if (front[index].kept != 0 && 2 * (front[index].mode.saved - least) <= most - least)
+        sets.push_back(front[index].kept);
+    priced.runs = {0};
+    for (size_t index = 0; index < std::min(kMost, sets.size()); ++index)
+      priced.runs.push_back(sets[index * sets.size() / std::min(kMost, sets.size())]);
+  }
+
+  Sequence sequence(size_t first, size_t count, bool with_source) const {
+    Sequence made{{}, with_source};
+    for (size_t block = first; block < first + count; ++block) made.first.push_back(sort(block));
+    return made;
+  }
+
+  void price_run(size_t first, size_t count, bool with_source) {
+    const Sequence key = sequence(first, count, with_source);
+    if (runs_.contains(key) || runs_.size() >= options_.most_sequences * (with_source ? 2 : 1)) return;
+    const Slice of = slice(graph_, anatomy_, first, count, with_source);
+    const bool alike = std::all_of(key.first.begin(), key.first.end(),
+                                   [&](int32_t other) { return other == key.first.front(); });
+    std::vector<uint32_t> sets = {0};
+    if (alike && count == 1) sets = sort_of(first).front;
+    if (alike && count > 1 && count <= 6 && !with_source) {
+      sets = sort_of(first).runs;
+      if (count > 3) sets.resize(std::min<size_t>(sets.size(), 3));
+    }
+    const Retention source = with_source ? Retention::kRecompute : Retention::kKeep;
+    std::vector<Candidate> candidates;
+    for (uint32_t kept : sets)
+      for (Retention lost : {Retention::kRecompute, Retention::kRecomputeEachBlock}) {
+        if (count == 1 && lost == Retention::kRecomputeEachBlock) continue;
+        candidates.push_back(candidate(of, kept, treatment(first, count, kept, lost, source)));
+        candidates.back().named = kept == 0 && lost == Retention::kRecompute;
+      }
+    Run& run = runs_[key];
+    for (Candidate& each : front_of(std::move(candidates))) {
+      const bool named = each.named;
+      run.modes.push_back(add(std::move(each)));
+      if (named) run.uniform = run.modes.back();
+    }
+  }
+
+  void list_modes() {
+    std::map<std::vector<int32_t>, int32_t> lists;
+    for (size_t block = 0; block < length(); ++block) {
+      std::vector<int32_t> list = sort_of(block).modes;
+      for (size_t count = 1; count <= longest_span() && block + count <= length(); ++count)
+        for (bool with_source : {false, true}) {
+          const bool possible = with_source ? block == 0 && !anatomy_.source.empty() : count > 1;
+          if (!possible) continue;
+          price_run(block, count, with_source);
+          const auto run = runs_.find(sequence(block, count, with_source));
+          if (run != runs_.end()) list.insert(list.end(), run->second.modes.begin(), run->second.modes.end());
+        }
+      const auto [found, is_new] = lists.try_emplace(list, static_cast<int32_t>(made_.chain.lists.size()));
+      if (is_new) made_.chain.lists.push_back(std::move(list));
+      made_.chain.blocks.push_back({.list = found->second, .fixed = {}});
+    }
+  }
+
+  // Everything kept, the whole graph: what its moments hold besides what the slices know of.
+  void calibrate() {
+    Graph whole = graph_;
+    finish_(whole);
+    const Sweep swept = sweep(whole, prices_);
+    const std::vector<int32_t> serving = serving_blocks(whole);
+    made_.chain.step_seconds = swept.seconds;
+    const Bytes always = swept.always + options_.outside;
+
+    std::vector<Moments> most(length());
+    size_t first_op = whole.ops.size(), last_forward = 0, last_op = 0;
+    for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
+      if (serving[op_idx] < 0) continue;
+      first_op = std::min(first_op, op_idx);
+      last_op = op_idx;
+      Moments& at = most[static_cast<size_t>(serving[op_idx])];
+      const bool forward = whole.ops[op_idx].part == Part::kForward;
+      if (forward) last_forward = op_idx;
+      Bytes& held = forward ? at.forward : at.backward;
+      held = std::max(held, swept.held[op_idx]);
+    }
+    Bytes saved{0};
+    for (size_t block = 0; block < length(); ++block) {
+      const Mode& keep = made_.chain.modes[static_cast<size_t>(sort_of(block).all)];
+      made_.chain.blocks[block].fixed = {always + most[block].forward - saved - keep.moments[0].forward,
+                                         always + most[block].backward - saved - keep.moments[0].backward};
+      saved += keep.saved;
+    }
+    bool turned = false;
+    for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
+      if (serving[op_idx] >= 0) {
+        turned = turned || whole.ops[op_idx].part != Part::kForward;
+        continue;
+      }
+      if (op_idx > last_forward && !turned)
+        made_.chain.head = std::max(made_.chain.head, always + swept.held[op_idx] - saved);
+      else if (op_idx < first_op || op_idx > last_op)
+        made_.chain.floor = std::max(made_.chain.floor, always + swept.held[op_idx]);
+    }
+  }
+
+  void name_plans() {
+    NamedPlan none{.name = "none", .modes = {}}, block_plan{.name = "block", .modes = {}};
+    for (size_t block = 0; block < length(); ++block) {
+      none.modes.push_back(sort_of(block).all);
+      block_plan.modes.push_back(sort_of(block).nothing);
+    }
+    made_.named = {std::move(none), std::move(block_plan)};
+    for (size_t every = 2; every <= longest_span(); ++every) {
+      NamedPlan plan{.name = fmt::format("uniform:{}", every), .modes = {}};
+      for (size_t block = 0; block < length(); block += every) {
+        const size_t count = std::min(every, length() - block);
+        const auto run = runs_.find(sequence(block, count, false));
+        if (count > 1 && run == runs_.end()) break;
+        plan.modes.push_back(count == 1 ? sort_of(block).nothing : run->second.uniform);
+        if (block + count == length()) made_.named.push_back(std::move(plan));
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const Anatomy& anatomy_;
+  const Finish& finish_;
+  OpPrices& prices_;
+  const ChainOptions& options_;
+  std::map<int32_t, Sort> sorts_;
+  std::map<Sequence, Run> runs_;
+  PricedChain made_;
+};
+
+}  // namespace
+
+PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
+                         const ChainOptions& options) {
+  require(!anatomy.blocks.empty(), "planner: a graph without blocks");
+  return Pricing(graph, anatomy, finish, prices, options).run();
+}
+
+Retentions retentions_of(const Graph& graph, const Anatomy& anatomy, const PricedChain& priced,
+                         const std::vector<int32_t>& modes) {
+  Retentions retentions(graph.tensors.size(), Retention::kKeep);
+  size_t position = 0;
+  for (int32_t mode : modes) {
+    const Treatment& treatment = priced.treatments.at(static_cast<size_t>(mode));
+    if (treatment.source != Retention::kKeep)
+      for (TensorId value : anatomy.source_values) retentions[value.index()] = treatment.source;
+    for (const std::vector<Retention>& fates : treatment.values) {
+      const std::vector<TensorId>& values = anatomy.blocks.at(position++).values;
+      for (size_t value = 0; value < values.size(); ++value) retentions[values[value].index()] = fates[value];
+    }
+  }
+  require(position == anatomy.blocks.size(), "planner: the modes cover {} of {} blocks", position,
+          anatomy.blocks.size());
+  return retentions;
+}
+
+}  // namespace snug::planner

@@ -1,0 +1,276 @@
+#include "planner/subsets.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "base/errors.h"
+#include "ir/operations.h"
+
+namespace snug::planner {
+namespace {
+
+struct Estimate {
+  uint32_t kept = 0;
+  int64_t saved = 0, most = 0;  // bytes
+  double seconds = 0;
+};
+
+class Estimator {
+ public:
+  Estimator(const Slice& slice, const Savable& savable, OpPrices& prices)
+      : tensors_(slice.graph.tensors.size()),
+        bytes_(tensors_, 0),
+        maker_(tensors_, -1),
+        droppable_(tensors_, false),
+        result_(tensors_, false) {
+    const Graph& graph = slice.graph;
+    for (size_t tensor = 0; tensor < tensors_; ++tensor)
+      if (graph.tensors[tensor].storage == Storage::kValue)
+        bytes_[tensor] = prices.round(graph.tensors[tensor].shape.bytes(graph.tensors[tensor].dtype)).value;
+    for (TensorId result : graph.results) result_[result.index()] = true;
+    bool turned = false;
+    for (const Op& op : graph.ops) {
+      if (op.name == kTurn) {
+        turned = true;
+        for (TensorId output : op.outputs) incoming_.push_back(output.index());
+        continue;
+      }
+      if (op.name == kEnter) continue;
+      const OpPrices::OpPrice price = prices(graph, op);
+      Step step{.inputs = {},
+                .outputs = {},
+                .places = {},
+                .seconds = price.seconds,
+                .scratch = price.scratch.value};
+      for (TensorId input : op.inputs) step.inputs.push_back(input.index());
+      for (TensorId output : op.outputs) step.outputs.push_back(output.index());
+      for (const AliasRule& rule :
+           operation(op.kind).aliases(op.attributes, operand_types(graph, op.inputs))) {
+        const size_t output = op.outputs.at(static_cast<size_t>(rule.output)).index();
+        const size_t input = op.inputs.at(static_cast<size_t>(rule.input)).index();
+        if (bytes_[output] == bytes_[input]) step.places.push_back({output, input});
+      }
+      if (turned) {
+        backward_.push_back(std::move(step));
+      } else {
+        for (size_t output : step.outputs) maker_[output] = static_cast<int>(forward_.size());
+        forward_.push_back(std::move(step));
+      }
+    }
+    for (const std::vector<TensorId>& values : slice.values)
+      for (TensorId value : values) droppable_[value.index()] = true;
+    // What leaves the slice is somebody else's to keep, and there while this block's backward does not run.
+    for (const Op& op : graph.ops)
+      if (op.name == kTurn)
+        for (TensorId input : op.inputs) droppable_[input.index()] = false;
+    for (size_t value : savable.always_kept) droppable_[slice.values.at(0)[value].index()] = false;
+    for (const Item& item : savable.items) {
+      items_.emplace_back();
+      for (size_t value : item.values) items_.back().push_back(slice.values.at(0)[value].index());
+    }
+  }
+
+  Estimate operator()(uint32_t kept) {
+    dropped_ = droppable_;
+    for (size_t item = 0; item < items_.size(); ++item)
+      if ((kept >> item) & 1)
+        for (size_t tensor : items_[item]) dropped_[tensor] = false;
+    copy_.assign(tensors_, 0);
+    sequence_.clear();
+    estimate_ = {.kept = kept, .saved = 0, .most = 0, .seconds = 0};
+    for (const Step& step : backward_) {
+      for (size_t input : step.inputs) make(input);
+      sequence_.push_back(&step);
+    }
+    hold();
+    return estimate_;
+  }
+
+ private:
+  struct Place {
+    size_t output, input;
+  };
+  struct Step {
+    std::vector<size_t> inputs, outputs;
+    std::vector<Place> places;  // an output of equal size may take the input's place where that dies
+    double seconds;
+    int64_t scratch;
+  };
+
+  void make(size_t tensor) {
+    if (!dropped_[tensor] || copy_[tensor]) return;
+    const Step& step = forward_[static_cast<size_t>(maker_[tensor])];
+    for (size_t input : step.inputs) make(input);
+    for (size_t output : step.outputs) copy_[output] = 1;
+    estimate_.seconds += step.seconds;
+    sequence_.push_back(&step);
+  }
+
+  bool is_kept(size_t tensor) const { return droppable_[tensor] && !dropped_[tensor]; }
+
+  // A tensor and its copy never live at one moment here, so both go by the tensor's number.
+  void hold() {
+    last_.assign(tensors_, -1);
+    first_.assign(tensors_, -1);
+    for (size_t moment = 0; moment < sequence_.size(); ++moment) {
+      for (size_t input : sequence_[moment]->inputs) last_[input] = static_cast<int>(moment);
+      for (size_t output : sequence_[moment]->outputs)
+        if (first_[output] < 0 && !is_kept(output)) first_[output] = static_cast<int>(moment);
+    }
+    int64_t held = 0;
+    for (size_t tensor = 0; tensor < tensors_; ++tensor)
+      if (last_[tensor] >= 0 && first_[tensor] < 0) held += bytes_[tensor];
+    estimate_.saved = held;
+    for (size_t gradient : incoming_)
+      if (last_[gradient] >= 0) estimate_.saved -= bytes_[gradient];
+    for (size_t moment = 0; moment < sequence_.size(); ++moment) {
+      const Step& step = *sequence_[moment];
+      const auto dies = [&](size_t tensor) {
+        return last_[tensor] == static_cast<int>(moment) && !result_[tensor];
+      };
+      int64_t made = 0, gone = 0, in_place = 0;
+      for (size_t output : step.outputs) {
+        if (is_kept(output)) continue;  // made along with a dropped one, dies at once
+        made += bytes_[output];
+        if (last_[output] <= static_cast<int>(moment) && !result_[output]) gone += bytes_[output];
+      }
+      for (size_t input = 0; input < step.inputs.size(); ++input) {
+        const auto before = step.inputs.begin() + static_cast<std::ptrdiff_t>(input);
+        if (dies(*before) && std::find(step.inputs.begin(), before, *before) == before)
+          gone += bytes_[*before];
+      }
+      size_t taken = tensors_;
+      for (const Place& place : step.places)
+        if (dies(place.input) && place.input != taken) {
+          in_place += bytes_[place.output];
+          taken = place.input;
+          break;
+        }
+      estimate_.most = std::max(estimate_.most, held + made - in_place + step.scratch);
+      held += made - gone;
+    }
+  }
+
+  size_t tensors_;
+  std::vector<int64_t> bytes_;
+  std::vector<int> maker_;
+  std::vector<bool> droppable_, result_;
+  std::vector<Step> forward_, backward_;
+  std::vector<size_t> incoming_;
+  std::vector<std::vector<size_t>> items_;
+  // Of the subset in work:
+  std::vector<bool> dropped_;
+  std::vector<char> copy_;
+  std::vector<const Step*> sequence_;
+  std::vector<int> first_, last_;
+  Estimate estimate_;
+};
+
+// Those that no other is at least as good as in all three respects.
+std::vector<Estimate> best_of(std::vector<Estimate> all) {
+  std::sort(all.begin(), all.end(), [](const Estimate& a, const Estimate& b) {
+    if (a.saved != b.saved) return a.saved < b.saved;
+    if (a.seconds != b.seconds) return a.seconds < b.seconds;
+    return a.most < b.most;
+  });
+  std::vector<Estimate> best;
+  for (const Estimate& each : all)
+    if (std::none_of(best.begin(), best.end(), [&](const Estimate& other) {
+          return other.seconds <= each.seconds && other.most <= each.most;
+        }))
+      best.push_back(each);
+  return best;
+}
+
+}  // namespace
+
+std::vector<bool> read_by_backward(const Slice& slice) {
+  std::vector<bool> read(slice.graph.tensors.size(), false);
+  bool turned = false;
+  for (const Op& op : slice.graph.ops) {
+    if (turned)
+      for (TensorId input : op.inputs) read[input.index()] = true;
+    turned = turned || op.name == kTurn;
+  }
+  std::vector<bool> of_values;
+  for (TensorId value : slice.values.at(0)) of_values.push_back(read[value.index()]);
+  return of_values;
+}
+
+Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices& prices) {
+  const Graph& graph = slice.graph;
+  const std::vector<bool> read = read_by_backward(slice);
+  std::vector<int64_t> feeds(graph.tensors.size(), 0);  // the most bytes that one forward reader makes of it
+  for (const Op& op : graph.ops) {
+    if (op.name == kTurn) break;
+    int64_t made = 0;
+    for (TensorId output : op.outputs)
+      made += graph.tensor(output).shape.bytes(graph.tensor(output).dtype).value;
+    for (TensorId input : op.inputs) feeds[input.index()] = std::max(feeds[input.index()], made);
+  }
+  std::vector<Item> items;
+  size_t value = 0;
+  for (const Op& op : graph.ops) {
+    if (op.name == kEnter || op.part != Part::kForward) continue;
+    Item first, others;
+    for (size_t output = 0; output < op.outputs.size(); ++output, ++value) {
+      const Tensor& tensor = graph.tensor(op.outputs[output]);
+      const Bytes bytes = tensor.shape.bytes(tensor.dtype);
+      const bool wanted = read[value] || bytes.value < feeds[op.outputs[output].index()];
+      if (block.leaving[value] || !wanted) continue;
+      Item& item = output == 0 ? first : others;
+      item.values.push_back(value);
+      item.bytes += prices.round(bytes);
+    }
+    for (Item* item : {&first, &others})
+      if (!item->values.empty()) items.push_back(std::move(*item));
+  }
+  Savable savable{.items = {}, .always_kept = {}};
+  std::vector<Bytes> sizes;
+  for (const Item& item : items) sizes.push_back(item.bytes);
+  std::sort(sizes.rbegin(), sizes.rend());
+  const Bytes least = items.size() > kMostItems ? sizes[kMostItems - 1] : Bytes(0);
+  size_t equal = kMostItems;  // of the items of exactly the least size, how many there is room for
+  for (Bytes size : sizes) equal -= size > least ? 1 : 0;
+  for (Item& item : items) {
+    const bool chosen = item.bytes > least || (item.bytes == least && equal > 0);
+    if (item.bytes == least && chosen) --equal;
+    if (chosen)
+      savable.items.push_back(std::move(item));
+    else
+      savable.always_kept.insert(savable.always_kept.end(), item.values.begin(), item.values.end());
+  }
+  return savable;
+}
+
+std::vector<uint32_t> promising_subsets(const Slice& slice, const Savable& savable, size_t limit,
+                                        OpPrices& prices) {
+  require(savable.items.size() <= kMostItems, "planner: {} items of a block", savable.items.size());
+  const uint32_t all = (uint32_t{1} << savable.items.size()) - 1;
+  Estimator estimate(slice, savable, prices);
+  std::vector<Estimate> estimates;
+  for (uint32_t kept = 0; kept <= all; ++kept) estimates.push_back(estimate(kept));
+  const std::vector<Estimate> best = best_of(std::move(estimates));
+
+  std::set<uint32_t> chosen = {0, all};
+  if (best.size() <= limit) {
+    for (const Estimate& each : best) chosen.insert(each.kept);
+  } else {
+    for (int power = -40; power <= 40; ++power) {
+      const double price = std::exp2(0.5 * power) * 1e-10;  // seconds per byte
+      const auto cheapest =
+          std::min_element(best.begin(), best.end(), [&](const Estimate& a, const Estimate& b) {
+            return a.seconds + price * static_cast<double>(a.saved) <
+                   b.seconds + price * static_cast<double>(b.saved);
+          });
+      chosen.insert(cheapest->kept);
+    }
+    for (size_t index = 0; index < limit; ++index) chosen.insert(best[index * best.size() / limit].kept);
+  }
+  return {chosen.begin(), chosen.end()};
+}
+
+}  // namespace snug::planner
