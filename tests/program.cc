@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/errors.h"
+#include "base/testing.h"
 
 namespace snug {
 
@@ -18,6 +19,9 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const Progr
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  // What it measures of this machine is kept for the runs of this test alone.
+  static const TemporaryDirectory cache;
+  const std::string& cache_path = cache.path();
   const std::string procs = options.cgroup + "/cgroup.procs";
   std::array<int, 2> pipe_ends{};
   require(::pipe2(pipe_ends.data(), O_CLOEXEC) == 0, "pipe");
@@ -30,6 +34,7 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const Progr
       const int file = ::open(procs.c_str(), O_WRONLY);
       if (file < 0 || ::write(file, "0", 1) != 1) ::_exit(125);
     }
+    ::setenv("XDG_CACHE_HOME", cache_path.c_str(), 1);
     ::dup2(pipe_ends[1], STDOUT_FILENO);
     ::dup2(pipe_ends[1], STDERR_FILENO);
     ::execv(argv[0], argv.data());

@@ -25,6 +25,12 @@ enum class LearningRateSchedule : uint8_t {
   kInverseSqrt,
 };
 
+// What the planner takes an operation's seconds from.
+enum class CostSource : uint8_t {
+  kMeasured,  // timed on this machine, once (train/costs.h)
+  kRoofline,  // two rates of the machine, measured at each start
+};
+
 struct RunOptions {
   // Model
   std::string model;          // Hugging Face model directory
@@ -55,6 +61,7 @@ struct RunOptions {
   Precision precision = Precision::kF32;
   RecomputePolicy recompute;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
+  CostSource costs = CostSource::kMeasured;
   bool check_memory = false;
 
   // Output

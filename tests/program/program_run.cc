@@ -50,6 +50,10 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
 
+  // What it measures of this machine is kept for the runs of this test alone.
+  static const TemporaryDirectory cache;
+  const std::string cache_path = cache.path().string();
+
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   process_ = fork();
@@ -58,6 +62,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
     setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("XDG_CACHE_HOME", cache_path.c_str(), 1);
     enter(surroundings);
     execv(pointers[0], pointers.data());
     _exit(127);

@@ -282,7 +282,7 @@ CostSample cost_sample(const OpQuery& query, const OpCost& cost, const Dispatch&
     by_work = false;
     shrink_head(sample, machine);
   } else {
-    sample.known = query.op == "update_control" || query.op == "last_logits";
+    sample.known = query.op == "update_control" || query.op == "update_gate" || query.op == "last_logits";
   }
   sample.cost.bytes = std::min(cost.bytes, bytes_of(sample));
   if (by_work) {

@@ -12,10 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#ifndef SNUG_VERSION
-#define SNUG_VERSION "0"
-#endif
-
 namespace snug::cpu {
 namespace {
 
