@@ -8,6 +8,39 @@
 set(SNUG_INCLUDE_TREE "${CMAKE_BINARY_DIR}/rooms")
 set_property(GLOBAL PROPERTY SNUG_ROOMS "")
 
+# The rooms of `./run-tests --sanitize --quick`: every parser of what comes from outside, the compiler, and the run side on the null
+# backend. Their tests have the label quick, and the target snug_quick_tests builds them.
+set(SNUG_QUICK_ROOMS base formats plan ir models analysis layout data observe backends/null runtime)
+add_custom_target(snug_quick_tests)
+
+# Sanitized builds are made from nothing and not worked in. Three things halve their time:
+#   a room's files are compiled six at a time as one (snug_room), but for rooms whose file-local names collide or, as Highway's,
+#   include themselves once an instruction set;
+#   all test programs share one precompiled header, and so OpenMP's flags;
+#   tests are not optimised: what takes time under sanitizers is the library.
+set(SNUG_ONE_BY_ONE base formats ir models compile backends/cpu)
+
+# What the test program `target` needs beside its sources and the rooms it tests.
+function(snug_test_program target)
+  target_link_libraries(${target} PRIVATE GTest::gmock_main)
+  target_compile_definitions(${target} PRIVATE SNUG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT SNUG_SANITIZE)
+    return()
+  endif()
+  if(NOT TARGET snug_test_header)
+    # A program because programs are compiled with -fPIE and libraries with -fPIC; it is never run.
+    file(WRITE "${CMAKE_BINARY_DIR}/test_header.cc" "int main() {}\n")
+    add_executable(snug_test_header EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/test_header.cc")
+    target_precompile_headers(snug_test_header PRIVATE <gmock/gmock.h> <fmt/format.h> <filesystem> <functional>)
+    target_link_libraries(snug_test_header PRIVATE GTest::gmock_main fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_definitions(snug_test_header PRIVATE SNUG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_compile_options(snug_test_header PRIVATE -O0)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM snug_test_header)
+  target_link_libraries(${target} PRIVATE fmt::fmt OpenMP::OpenMP_CXX)
+  target_compile_options(${target} PRIVATE -O0)
+endfunction()
+
 function(snug_room folder)
   cmake_parse_arguments(ROOM "" "" "DEPENDS;LIBRARIES;TEST_DEPENDS" ${ARGN})
   string(REPLACE "/" "_" name "${folder}")
@@ -38,6 +71,9 @@ function(snug_room folder)
     target_include_directories(snug_${name} PUBLIC "$<BUILD_INTERFACE:${tree}>")
     target_link_libraries(snug_${name} PUBLIC ${dependencies} ${ROOM_LIBRARIES})
     set_property(GLOBAL APPEND PROPERTY SNUG_ROOMS snug_${name})
+    if(SNUG_SANITIZE AND NOT folder IN_LIST SNUG_ONE_BY_ONE)
+      set_target_properties(snug_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    endif()
   else()
     add_library(snug_${name} INTERFACE)
     target_include_directories(snug_${name} INTERFACE "$<BUILD_INTERFACE:${tree}>")
@@ -50,11 +86,18 @@ function(snug_room folder)
       list(APPEND test_dependencies "snug_${dependency}")
     endforeach()
     add_executable(snug_${name}_test ${tests})
-    target_precompile_headers(snug_${name}_test PRIVATE <gtest/gtest.h>)
-    target_link_libraries(snug_${name}_test PRIVATE snug_${name} ${test_dependencies} GTest::gmock_main)
-    target_compile_definitions(snug_${name}_test PRIVATE SNUG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_link_libraries(snug_${name}_test PRIVATE snug_${name} ${test_dependencies})
+    snug_test_program(snug_${name}_test)
+    if(NOT SNUG_SANITIZE)
+      target_precompile_headers(snug_${name}_test PRIVATE <gtest/gtest.h>)
+    endif()
+    set(labels "")
+    if(folder IN_LIST SNUG_QUICK_ROOMS)
+      set(labels LABELS quick)
+      add_dependencies(snug_quick_tests snug_${name}_test)
+    endif()
     # OpenMP threads that wait by spinning steal the processors of the tests beside them.
     gtest_discover_tests(snug_${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                         PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
+                         PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive ${labels})
   endif()
 endfunction()

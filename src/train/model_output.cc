@@ -57,7 +57,7 @@ void write_model(const Prepared& run, const ParameterFiles& files, Executor& exe
 }
 
 std::string write_checkpoint(const Prepared& run, const ParameterFiles& files, Executor& executor, int64_t step) {
-  const std::string path = (fs::path(run.options.output_dir) / fmt::format("checkpoint-{}", step)).string();
+  std::string path = (fs::path(run.options.output_dir) / fmt::format("checkpoint-{}", step)).string();
   // An older checkpoint of the same name (overwrite_output_dir) goes only when the new one is about to appear.
   AtomicDirectory directory(fs::exists(path) ? path + ".new" : path);
   write_model(run, files, executor, directory.path());

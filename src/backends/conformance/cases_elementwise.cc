@@ -162,8 +162,8 @@ void append_elementwise_cases(std::vector<OpCase>& cases) {
   cases.push_back(dropout_case("dropout_large", {2, 257, 131}));
   const int64_t head_dim = 10;
   const Attributes base{{"head_dim", head_dim}, {"theta", 10000.0}, {"type", "default"}};
-  const auto with = [&](Attributes changed, std::vector<std::pair<std::string, Attributes::Value>> entries) {
-    for (auto& [key, value] : entries) changed.set(key, value);
+  const auto with = [&](Attributes changed, const std::vector<std::pair<std::string, Attributes::Value>>& entries) {
+    for (const auto& [key, value] : entries) changed.set(key, value);
     return changed;
   };
   const Attributes llama3 = with(base, {{"type", "llama3"},
