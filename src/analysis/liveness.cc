@@ -82,8 +82,7 @@ class Liveness {
 
   void share_by_names() {
     std::unordered_map<std::string_view, TensorRef> state;  // the first phase's tensor of that name
-    std::unordered_map<std::string_view, TensorRef>
-        results;  // the latest result or carried tensor of that name
+    std::unordered_map<std::string_view, TensorRef> results;  // the latest result or carried one of it
     for (size_t phase_idx = 0; phase_idx < program_.phases.size(); ++phase_idx)
       for (size_t tensor_idx = 0; tensor_idx < graph(phase_idx).tensors.size(); ++tensor_idx) {
         const Tensor& tensor = graph(phase_idx).tensors[tensor_idx];

@@ -41,8 +41,8 @@ class JoinedStream {
 // One micro-step's host data, all row-major (batch, length).
 struct Batch {
   std::vector<int32_t> tokens, targets, positions, document_starts;
-  std::vector<uint32_t>
-      randomness;  // (batch, 4): seed low, seed high, update, sample index within the global batch
+  // (batch, 4): seed low, seed high, update, sample index within the global batch
+  std::vector<uint32_t> randomness;
   int64_t supervised_tokens = 0;  // targets that are not −100
   int64_t windows = 0;            // rows that are not padding
 };

@@ -105,8 +105,7 @@ Task make_task(const Problem& problem) {
 // One way to sort boxes: by class of size, largest first, then by the ties in turn, then by index.
 enum class Tie { kFirstUp, kFirstDown, kLastDown, kLifetimeDown, kLifetimeClassDown, kSizeDown };
 struct Sort {
-  int64_t
-      size_class_base;  // 0: the size itself; 1: one class for all; b: sizes within a factor of b are equal
+  int64_t size_class_base;  // 0: the size itself; 1: one class for all; b: a factor of b makes no difference
   std::vector<Tie> ties;
 };
 

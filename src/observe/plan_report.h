@@ -44,8 +44,8 @@ struct PlanSummary {
   bool fits = true;
   Bytes budget, peak, arena, reserve, lower_bound;  // budget and peak: of the process; peak = arena + reserve
   std::vector<Memory> memories;
-  std::vector<Category>
-      categories;  // live at the peak moment, then "unused" and "reserve": they sum to `peak`
+  // Live at the peak moment, then "unused" and "reserve": they sum to `peak`.
+  std::vector<Category> categories;
   std::vector<Phase> phases;
   std::string peak_phase, peak_operation;
   double step_seconds = 0;      // estimated, of one update

@@ -151,8 +151,8 @@ class Judge {
   // live[m] = bytes of memory `memory` held at moment m; tensors that share a buffer count once, with the
   // largest.
   std::vector<int64_t> live_bytes(size_t memory) const {
-    std::map<int64_t, std::vector<size_t>>
-        buffers;  // tensors without a buffer number get one of their own below 0
+    // Tensors without a buffer number get one of their own below 0.
+    std::map<int64_t, std::vector<size_t>> buffers;
     for (size_t i = 0; i < plan_.tensors.size(); ++i)
       if (plan_.tensors[i].place.memory.index() == memory)
         buffers[plan_.tensors[i].buffer >= 0 ? plan_.tensors[i].buffer : -1 - static_cast<int64_t>(i)]

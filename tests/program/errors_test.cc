@@ -74,7 +74,6 @@ class Errors : public testing::Test {
 };
 
 // --- Options
-// ---------------------------------------------------------------------------------------------------------------
 
 struct Wrong {
   const char* name;
@@ -182,7 +181,6 @@ TEST_F(Errors, BudgetAboveTheMachineIsRefusedWithBothNumbersAndPlanned) {
 }
 
 // --- Model directories
-// -----------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, NoModelDirectory) {
   expect_refusal({"plan", "--model", here_ / "nowhere"}, kBadFile,
@@ -253,7 +251,6 @@ TEST_F(Errors, TextWithoutTokenizer) {
 }
 
 // --- Tensors
-// ---------------------------------------------------------------------------------------------------------------
 
 // Takes an entry's bytes out of the file, so that the rest stays without a
 // hole.
@@ -434,7 +431,6 @@ TEST_F(Errors, MissingShard) {
 }
 
 // --- Data
-// ------------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, TokenBeyondTheVocabularyHasFilePositionAndId) {
   std::string tokens = as_uint16_tokens(sample_text(40));
@@ -492,7 +488,6 @@ TEST_F(Errors, PromptBeyondVocabularyOrPositions) {
 }
 
 // --- Output
-// ----------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, OutputDirectoryOfAnother) {
   std::filesystem::create_directory(here_ / "out");
@@ -559,7 +554,6 @@ TEST_F(Errors, DiskThatFillsUpWhileTrainingLeavesTheOldModel) {
 }
 
 // --- Memory
-// ----------------------------------------------------------------------------------------------------------------
 
 int64_t sum(const Json& categories) {
   int64_t total = 0;
@@ -767,7 +761,6 @@ TEST_F(Errors, PlanNeedsNoWeightsEvenForAModelFarLargerThanTheMachine) {
 }
 
 // --- Numbers
-// ---------------------------------------------------------------------------------------------------------------
 
 TEST_F(Errors, InfiniteWeightSkipsTwentyUpdatesAndEndsWithItsOwnCode) {
   Safetensors file = Safetensors::read(fixture_ + "/model.safetensors");

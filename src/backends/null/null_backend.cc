@@ -70,8 +70,8 @@ KernelId NullBackend::bind(const Plan& plan, const PlanOp& op) {
   if (op.scratch.valid()) checked(op.scratch);
 
   for (const PlanPhase& phase : plan.phases) {
-    const std::less<const PlanOp*>
-        before;  // the operation is told by its address: names may repeat across phases
+    // The operation is told by its address: names may repeat across phases.
+    const std::less<const PlanOp*> before;
     if (phase.ops.empty() || before(&op, phase.ops.data()) ||
         !before(&op, phase.ops.data() + phase.ops.size()))
       continue;
