@@ -57,6 +57,9 @@ class Planner {
   // `target` must outlive the planner. A graph without blocks, or without a backward, has one plan: keep all.
   Planner(Graph graph, const Target& target, Finish finish, Bytes outside);
 
+  // As given.
+  const Graph& graph() const { return graph_; }
+
   // None if no plan fits.
   std::optional<Choice> choose(Bytes budget);
   // By the chain's prediction.

@@ -164,6 +164,10 @@ class Pricing {
     return static_cast<int32_t>(made_.chain.modes.size()) - 1;
   }
 
+  size_t per_sort(size_t times_blocks, size_t least) const {
+    return std::clamp<size_t>(times_blocks / length(), least, 1024);
+  }
+
   void price_sort(size_t block) {
     const Slice alone = slice(graph_, anatomy_, block, 1, false);
     Sort& priced = sorts_[sort(block)];
@@ -172,12 +176,14 @@ class Pricing {
     priced.keep_seconds =
         candidate(alone, all, treatment(block, 1, all, Retention::kRecompute, Retention::kKeep)).mode.seconds;
     std::vector<Candidate> candidates;
-    for (uint32_t kept : promising_subsets(alone, priced.savable, options_.most_priced, prices_)) {
+    for (uint32_t kept : promising_subsets(
+             alone, priced.savable, per_sort(options_.priced_times_blocks, options_.least_priced), prices_)) {
       candidates.push_back(
           candidate(alone, kept, treatment(block, 1, kept, Retention::kRecompute, Retention::kKeep)));
       candidates.back().named = kept == 0 || kept == all;
     }
-    const std::vector<Candidate> front = thinned(front_of(std::move(candidates)), options_.most_modes);
+    const std::vector<Candidate> front = thinned(
+        front_of(std::move(candidates)), per_sort(options_.listed_times_blocks, options_.least_listed));
     choose_run_sets(front, priced);
     for (const Candidate& each : front) {
       const int32_t mode = add(each);

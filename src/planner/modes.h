@@ -44,9 +44,11 @@ struct PricedChain {
 };
 
 struct ChainOptions {
-  Bytes outside;               // what other phases hold while this one runs, besides this graph's tensors
-  size_t most_modes = 150;     // of span 1, per sort of block
-  size_t most_priced = 240;    // subsets that are priced by the passes, per sort of block
+  Bytes outside;  // what other phases hold while this one runs, besides this graph's tensors
+  // Subsets of one sort of block: how many are priced by the passes and how many become modes, times the number of
+  // blocks; but as many as the least at least, and never more than 1024.
+  size_t priced_times_blocks = 4096, least_priced = 200;
+  size_t listed_times_blocks = 15000, least_listed = 150;
   size_t most_sequences = 24;  // sorts of runs of two and more blocks that are priced
 };
 

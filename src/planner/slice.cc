@@ -56,7 +56,7 @@ std::string signature(const Graph& graph, const Anatomy& anatomy, const Anatomy:
   describe(block.forward);
   describe(block.backward);
   for (size_t value = 0; value < block.values.size(); ++value)
-    text += block.boundary[value] ? 'b' : block.leaving[value] ? 'l' : '.';
+    text += anatomy.shared[block.values[value].index()] ? 's' : block.leaving[value] ? 'l' : '.';
   return text;
 }
 

@@ -169,8 +169,8 @@ class Estimator {
   Estimate estimate_;
 };
 
-// Those that no other is at least as good as in all three respects.
-std::vector<Estimate> best_of(std::vector<Estimate> all) {
+// Those that no other is at least as good as in all three respects, by `slack` bytes of working set at least.
+std::vector<Estimate> best_of(std::vector<Estimate> all, int64_t slack) {
   std::sort(all.begin(), all.end(), [](const Estimate& a, const Estimate& b) {
     if (a.saved != b.saved) return a.saved < b.saved;
     if (a.seconds != b.seconds) return a.seconds < b.seconds;
@@ -179,7 +179,7 @@ std::vector<Estimate> best_of(std::vector<Estimate> all) {
   std::vector<Estimate> best;
   for (const Estimate& each : all)
     if (std::none_of(best.begin(), best.end(), [&](const Estimate& other) {
-          return other.seconds <= each.seconds && other.most <= each.most;
+          return other.seconds <= each.seconds && other.most + slack <= each.most;
         }))
       best.push_back(each);
   return best;
@@ -253,23 +253,37 @@ std::vector<uint32_t> promising_subsets(const Slice& slice, const Savable& savab
   Estimator estimate(slice, savable, prices);
   std::vector<Estimate> estimates;
   for (uint32_t kept = 0; kept <= all; ++kept) estimates.push_back(estimate(kept));
-  const std::vector<Estimate> best = best_of(std::move(estimates));
-
   std::set<uint32_t> chosen = {0, all};
-  if (best.size() <= limit) {
+  const auto choose = [&](const std::vector<Estimate>& best) {
     for (const Estimate& each : best) chosen.insert(each.kept);
-  } else {
-    for (int power = -40; power <= 40; ++power) {
-      const double price = std::exp2(0.5 * power) * 1e-10;  // seconds per byte
-      const auto cheapest =
-          std::min_element(best.begin(), best.end(), [&](const Estimate& a, const Estimate& b) {
-            return a.seconds + price * static_cast<double>(a.saved) <
-                   b.seconds + price * static_cast<double>(b.saved);
-          });
-      chosen.insert(cheapest->kept);
-    }
-    for (size_t index = 0; index < limit; ++index) chosen.insert(best[index * best.size() / limit].kept);
+  };
+  if (estimates.size() <= limit) {
+    choose(estimates);
+    return {chosen.begin(), chosen.end()};
   }
+  // The widest doubt about the working set that there is room for.
+  Bytes largest{0};
+  for (const Item& item : savable.items) largest = std::max(largest, item.bytes);
+  std::vector<Estimate> best;
+  for (int64_t share : {2, 4, 8, 16, 32, 64}) {
+    best = best_of(estimates, largest.value / share);
+    if (best.size() <= limit) break;
+  }
+  if (best.size() > limit) best = best_of(estimates, 0);
+  if (best.size() <= limit) {
+    choose(best);
+    return {chosen.begin(), chosen.end()};
+  }
+  for (int power = -40; power <= 40; ++power) {
+    const double price = std::exp2(0.5 * power) * 1e-10;  // seconds per byte
+    const auto total = [&](const Estimate& each) {
+      return each.seconds + price * static_cast<double>(each.saved);
+    };
+    chosen.insert(std::min_element(best.begin(), best.end(), [&](const Estimate& a, const Estimate& b) {
+                    return total(a) < total(b);
+                  })->kept);
+  }
+  for (size_t index = 0; index < limit; ++index) chosen.insert(best[index * best.size() / limit].kept);
   return {chosen.begin(), chosen.end()};
 }
 

@@ -35,9 +35,9 @@ Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices
 // What the backward reads of a block, item or not: per value of the block.
 std::vector<bool> read_by_backward(const Slice& slice);
 
-// Bit i of a subset: item i is kept. Subsets that the estimate finds no other at least as good as in bytes,
-// seconds and working set; all and nothing always among them. At most about `limit`: then those that are best
-// at some price of bytes, and an even sample.
+// Bit i of a subset: item i is kept. All of them where there are at most `limit`. Otherwise those that no other
+// is as good as in bytes, seconds and, by the widest margin that `limit` has room for, working set: of the
+// three only that is an estimate. Keeping all and keeping nothing are always among them.
 std::vector<uint32_t> promising_subsets(const Slice& slice, const Savable& savable, size_t limit,
                                         OpPrices& prices);
 

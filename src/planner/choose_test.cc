@@ -1,0 +1,212 @@
+#include "planner/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+#include <limits>
+#include <random>
+
+#include "planner/example_test.h"
+#include "planner/subsets.h"
+
+namespace snug::planner {
+namespace {
+
+const DescribedTarget kTarget;
+
+struct Case {
+  std::string name;
+  Model model;
+  int64_t batch, length;
+  bool accumulates = false;
+};
+
+std::vector<Case> cases() {
+  const auto frozen = [](Model model, std::initializer_list<const char*> parts) {
+    for (ParameterSpec& parameter : model.parameters)
+      for (const char* part : parts)
+        if (parameter.name.find(part) != std::string::npos) parameter.trainable = false;
+    return model;
+  };
+  return {
+      {"gpt2", gpt2_example(4, 64), 4, 64},
+      {"gpt2, dropout, accumulation", gpt2_example(4, 64, 0.1), 4, 64, true},
+      {"gpt2, head of its own", gpt2_example(3, 64, 0, false), 4, 64},
+      {"gpt2, one block", gpt2_example(1, 64), 4, 64},
+      {"gpt2, frozen embeddings and first block", frozen(gpt2_example(4, 64), {"wte", "wpe", ".h.0."}), 4,
+       64},
+      {"gpt2, one frozen product", frozen(gpt2_example(4, 64), {"h.2.mlp.c_fc"}), 4, 64},
+      {"gpt2, biases only", frozen(gpt2_example(3, 64), {"weight"}), 4, 64},
+      {"llama", llama_example(5, 64), 4, 64},
+      {"llama, head of its own, accumulation", llama_example(5, 64, false), 4, 64, true},
+      {"llama, one block", llama_example(1, 64), 4, 64},
+  };
+}
+
+TEST(Planner, FitsIsMonotoneAndNeverSlowerThanANamedPolicy) {
+  for (const Case& each : cases()) {
+    SCOPED_TRACE(each.name);
+    const Graph graph = micro_step(each.model, each.batch, each.length);
+    Planner planner(graph, kTarget, finish(each.accumulates), Bytes(1000));
+    const Bytes smallest = planner.smallest_budget();
+    const Bytes largest = planner.frontier().back().budget;
+    EXPECT_FALSE(planner.choose(smallest - Bytes(1)).has_value());
+
+    double last = std::numeric_limits<double>::infinity();
+    for (int step = 0; step <= 10; ++step) {
+      const Bytes budget = smallest + Bytes((largest - smallest).value * step / 10);
+      const std::optional<Choice> choice = planner.choose(budget);
+      ASSERT_TRUE(choice.has_value()) << step;
+      EXPECT_LE(choice->seconds, last);
+      last = choice->seconds;
+      EXPECT_LE(choice->bound_seconds, choice->seconds);
+      EXPECT_LE(choice->gap(), 0.02);
+      // Judged by what the planner had no part in; the thousand bytes outside are not of this graph.
+      const Bytes truth = true_peak(graph, choice->retentions, finish(each.accumulates)) + Bytes(1000);
+      EXPECT_LE(truth, choice->peak);
+      EXPECT_GE(truth + Bytes(4096), choice->peak);
+      EXPECT_LE(choice->peak, budget);
+      EXPECT_NEAR(planner.outcome(choice->retentions).seconds, choice->seconds, 1e-9);
+    }
+    EXPECT_EQ(last, 0);
+
+    for (const char* policy :
+         {"none", "block", "uniform:2", "uniform:3", "selective:attention", "selective:norm",
+          "selective:activation", "selective:mlp", "selective:norm,activation"}) {
+      const Planner::Outcome outcome = planner.outcome(retentions(graph, parse_recompute_policy(policy)));
+      if (outcome.peak < smallest) continue;
+      const std::optional<Choice> choice = planner.choose(outcome.peak);
+      ASSERT_TRUE(choice.has_value()) << policy;
+      EXPECT_LE(choice->seconds, outcome.seconds + 1e-12) << policy;
+    }
+  }
+}
+
+// All subsets of the one block's values, each through the real passes.
+TEST(Planner, EqualsExhaustiveSearchOnOneBlock) {
+  const Graph graph = micro_step(gpt2_example(1, 64), 4, 64);
+  Planner planner(graph, kTarget, finish(), Bytes(0));
+  const Anatomy found = anatomy(graph);
+  OpPrices prices(kTarget);
+  const Savable savable = savable_values(slice(graph, found, 0, 1, false), found.blocks[0], prices);
+  ASSERT_EQ(savable.items.size(), 10u);
+  std::vector<Planner::Outcome> outcomes;
+  for (bool drops_source : {false, true})
+    for (uint32_t kept = 0; kept < 1u << savable.items.size(); ++kept) {
+      Retentions chosen(graph.tensors.size(), Retention::kKeep);
+      for (size_t value = 0; value < found.blocks[0].values.size(); ++value)
+        if (!found.blocks[0].leaving[value])
+          chosen[found.blocks[0].values[value].index()] = Retention::kRecompute;
+      for (size_t item = 0; item < savable.items.size(); ++item)
+        if ((kept >> item) & 1)
+          for (size_t value : savable.items[item].values)
+            chosen[found.blocks[0].values[value].index()] = Retention::kKeep;
+      if (drops_source)
+        for (TensorId value : found.source_values) chosen[value.index()] = Retention::kRecompute;
+      outcomes.push_back(planner.outcome(chosen));
+    }
+  Bytes least = outcomes.front().peak;
+  for (const Planner::Outcome& each : outcomes) least = std::min(least, each.peak);
+  EXPECT_EQ(planner.smallest_budget(), least);
+  for (size_t which = 0; which < outcomes.size(); which += 7) {
+    double fewest = std::numeric_limits<double>::infinity();
+    for (const Planner::Outcome& each : outcomes)
+      if (each.peak <= outcomes[which].peak) fewest = std::min(fewest, each.seconds);
+    EXPECT_NEAR(planner.choose(outcomes[which].peak)->seconds, fewest, 1e-9) << which;
+  }
+}
+
+TEST(Planner, RandomRetentionsAreNotBetter) {
+  const Graph graph = micro_step(llama_example(4, 64), 4, 64);
+  Planner planner(graph, kTarget, finish(), Bytes(0));
+  const Anatomy found = anatomy(graph);
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 150; ++trial) {
+    Retentions chosen(graph.tensors.size(), Retention::kKeep);
+    for (const Anatomy::Block& block : found.blocks)
+      for (size_t value = 0; value < block.values.size(); ++value)
+        if (!block.leaving[value] && random() % 100 < 20u + static_cast<unsigned>(trial) / 2)
+          chosen[block.values[value].index()] = Retention::kRecompute;
+    const Planner::Outcome outcome = planner.outcome(chosen);
+    const std::optional<Choice> choice = planner.choose(outcome.peak);
+    ASSERT_TRUE(choice.has_value());
+    EXPECT_LE(choice->seconds, outcome.seconds + 1e-9) << trial;
+  }
+}
+
+TEST(Planner, DescribesWhatItDoes) {
+  const Graph graph = micro_step(gpt2_example(4, 64), 4, 64);
+  Planner planner(graph, kTarget, finish(), Bytes(0));
+  const Choice tight = planner.choose(planner.smallest_budget()).value();
+  ASSERT_EQ(tight.blocks.size(), 4u);
+  for (size_t block = 0; block < 4; ++block) {
+    EXPECT_EQ(tight.blocks[block].block, static_cast<int32_t>(block));
+    EXPECT_FALSE(tight.blocks[block].dropped.empty());
+    for (const std::string& name : tight.blocks[block].dropped)
+      EXPECT_NE(tight.retentions[graph.find(name).index()], Retention::kKeep);
+  }
+  const Choice loose = planner.choose(planner.frontier().back().budget).value();
+  for (const BlockChoice& block : loose.blocks) {
+    EXPECT_EQ(block.recomputed, Bytes(0));
+    EXPECT_TRUE(block.dropped.empty());
+    EXPECT_EQ(block.kept, loose.blocks.front().kept);
+  }
+}
+
+TEST(Planner, WithoutBackwardThereIsOnePlan) {
+  const Graph graph = build_forward(gpt2_example(2, 64), Purpose::kEvaluate, 2, 32);
+  Planner planner(graph, kTarget, finish(), Bytes(0));
+  EXPECT_FALSE(planner.choose(planner.smallest_budget() - Bytes(1)).has_value());
+  const Choice choice = planner.choose(planner.smallest_budget()).value();
+  EXPECT_EQ(choice.seconds, 0);
+  EXPECT_EQ(choice.gap(), 0);
+  EXPECT_EQ(choice.peak, planner.smallest_budget());
+}
+
+TEST(Orders, LargestFirstAndCheapestFirst) {
+  const Graph graph = micro_step(llama_example(3, 64), 4, 64);
+  Planner planner(graph, kTarget, finish(), Bytes(0));
+  const std::vector<Droppable> by_size = planner.order_by_size(), by_cost = planner.order_by_cost();
+  ASSERT_EQ(by_size.size(), by_cost.size());
+  for (size_t index = 1; index < by_size.size(); ++index) {
+    EXPECT_GE(by_size[index - 1].bytes, by_size[index].bytes);
+    EXPECT_LE(by_cost[index - 1].seconds / static_cast<double>(by_cost[index - 1].bytes.value),
+              by_cost[index].seconds / static_cast<double>(by_cost[index].bytes.value) * (1 + 1e-12));
+  }
+  EXPECT_EQ(planner.outcome(planner.retentions_of_prefix(by_size, 0)).seconds, 0);
+  // All of them: what policy block drops.
+  const Planner::Outcome all = planner.outcome(planner.retentions_of_prefix(by_size, by_size.size()));
+  const Planner::Outcome block = planner.outcome(retentions(graph, parse_recompute_policy("block")));
+  EXPECT_EQ(all.peak, block.peak);
+  EXPECT_NEAR(all.seconds, block.seconds, 1e-12);
+  // The optimum is never slower than either order at the bytes that its prefixes need.
+  for (const std::vector<Droppable>* order : {&by_size, &by_cost})
+    for (size_t count = 0; count <= order->size(); count += 3) {
+      const Planner::Outcome outcome = planner.outcome(planner.retentions_of_prefix(*order, count));
+      EXPECT_LE(planner.choose(outcome.peak)->seconds, outcome.seconds + 1e-9) << count;
+    }
+}
+
+TEST(Planner, LongChainsComeNearTheirBound) {
+  for (const int64_t blocks : {12, 30, 100}) {
+    const Graph graph = micro_step(llama_example(blocks, 256), 4, 512);
+    const auto start = std::chrono::steady_clock::now();
+    Planner planner(graph, kTarget, finish(true), Bytes(0));
+    const double made = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const Bytes smallest = planner.smallest_budget(), largest = planner.frontier().back().budget;
+    std::cout << blocks << " blocks, planned in " << made << " s:";
+    for (const double share : {0.60, 0.40, 0.30, 0.20, 0.15, 0.12}) {
+      const Bytes budget =
+          smallest + Bytes(static_cast<int64_t>(share * static_cast<double>((largest - smallest).value)));
+      const Choice choice = planner.choose(budget).value();
+      EXPECT_LE(choice.gap(), blocks == 100 && share >= 0.15 ? 0.01 : 0.02);
+      std::cout << "  " << share << ": +" << 100 * choice.seconds / choice.step_seconds << " %, gap "
+                << 100 * choice.gap() << " %";
+    }
+    std::cout << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace snug::planner
