@@ -338,11 +338,11 @@ std::vector<OptionInfo> make_options() {
                     .value = "POLICY",
                     .commands = kTraining,
                     .help =
-                        "Which activations are computed again instead of kept, with the same bits. none: no "
-                        "one. block: all but what leaves a block. uniform:K: all but what leaves every K-th "
-                        "block. selective:LIST: inside blocks, of the groups attention, norm, activation, mlp, "
-                        "projection. memory: the largest first until the budget holds. heuristic: fewest "
-                        "seconds per byte first until it holds. optimal: what the planner finds fastest in it."};
+                        "What is computed again instead of kept, with the same bits. none: nothing. block: all "
+                        "but what leaves a block. uniform:K: all but what leaves every K-th block. "
+                        "selective:LIST: what attention, norm, activation, mlp or projection make inside a "
+                        "block. memory: the largest, until the budget holds. heuristic: the cheapest a byte, "
+                        "until it holds. optimal: what the planner finds fastest in it."};
     info.name = "recompute";
     info.set = [](ProgramOptions& o, const std::string& value) {
       o.run.recompute = parse_recompute_policy(value);
