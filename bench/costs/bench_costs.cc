@@ -1,6 +1,6 @@
 // snug_bench_costs — predicted seconds of an update, from operations timed one by one on samples, against measured ones
 //
-//   snug_bench_costs [--costs measured|roofline] [--steps 3] [--kinds] [MODEL/PRECISION …]
+//   snug_bench_costs [--costs measured|roofline] [--steps 3] [--blocks N] [--kinds] [MODEL/PRECISION …]
 //
 // Without names all of gpt2, smollm2 and tiny in fp32 and bf16. Measures into an empty cache. bench/README.md says how to read the numbers.
 #include <malloc.h>
@@ -27,8 +27,8 @@ namespace {
 
 struct CostsOptions {
   CostSource source = CostSource::kMeasured;
-  int64_t steps = 3;
-  bool kinds = false;  // a line for each kind of operation
+  int64_t steps = 3, blocks = 0;  // 0: the model's own
+  bool kinds = false;             // a line for each kind of operation
   std::vector<StepOptions> runs;
 };
 
@@ -54,8 +54,8 @@ CostsOptions parse(int count, char** arguments) {
     } else if (word == "--costs" && (value == "measured" || value == "roofline")) {
       options.source = value == "measured" ? CostSource::kMeasured : CostSource::kRoofline;
       ++i;
-    } else if (word == "--steps" && std::atoi(value.data()) > 0) {
-      options.steps = std::atoi(value.data());
+    } else if ((word == "--steps" || word == "--blocks") && std::atoi(value.data()) > 0) {
+      (word == "--steps" ? options.steps : options.blocks) = std::atoi(value.data());
       ++i;
     } else {
       options.runs.push_back(parse_run(word));
@@ -65,6 +65,7 @@ CostsOptions parse(int count, char** arguments) {
     for (const char* name :
          {"gpt2/fp32", "gpt2/bf16", "smollm2/fp32", "smollm2/bf16", "tiny/fp32", "tiny/bf16"})
       options.runs.push_back(parse_run(name));
+  for (StepOptions& run : options.runs) run.blocks = options.blocks;
   return options;
 }
 
@@ -145,6 +146,7 @@ int run(int count, char** arguments) {
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   fmt::print(
       "model    type  predicted s  measured s   ratio  max/min s  operations  measured  measuring s\n");
+  std::fflush(stdout);
   for (const StepOptions& step : options.runs) bench(step, options);
   return 0;
 }
