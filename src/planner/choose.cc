@@ -36,7 +36,9 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
                                           [](const Op& op) { return op.part == Part::kBackward; });
   if (!differentiated || anatomy_.blocks.empty()) {
-    keep_seconds_ = outcome(Retentions(graph_.tensors.size(), Retention::kKeep)).seconds;
+    const Outcome kept = outcome(Retentions(graph_.tensors.size(), Retention::kKeep));
+    keep_seconds_ = kept.seconds;
+    smallest_ = kept.peak;
     return;
   }
   ChainOptions options;
@@ -46,6 +48,13 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   std::vector<std::vector<int32_t>> known;
   for (const NamedPlan& plan : priced_->named) known.push_back(plan.modes);
   solver_.emplace(priced_->chain, known);
+  // The chain's smallest plan may hold a little more than the chain says.
+  smallest_ = solver_->smallest_budget();
+  while (!try_choose(smallest_)) {
+    const ChainPlan plan = solver_->best(smallest_).value();
+    smallest_ =
+        std::max(smallest_ + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);
+  }
 }
 
 Planner::Outcome Planner::outcome(const Retentions& retentions) {
@@ -67,10 +76,13 @@ Choice Planner::keep_all() {
 }
 
 std::optional<Choice> Planner::choose(Bytes budget) {
-  if (!solver_) {
-    Choice choice = keep_all();
-    return choice.peak <= budget ? std::optional(std::move(choice)) : std::nullopt;
-  }
+  if (budget < smallest_) return std::nullopt;
+  if (!solver_) return keep_all();
+  std::optional<Choice> choice = try_choose(budget);
+  return choice ? std::move(choice) : try_choose(smallest_);
+}
+
+std::optional<Choice> Planner::try_choose(Bytes budget) {
   Bytes allowed = budget;
   for (int tries = 0; tries < kTries; ++tries) {
     const std::optional<ChainPlan> plan = solver_->best(allowed);
@@ -91,17 +103,11 @@ std::optional<Choice> Planner::choose(Bytes budget) {
   return std::nullopt;
 }
 
-Bytes Planner::smallest_budget() const {
-  if (solver_) return solver_->smallest_budget();
-  Graph graph = graph_;
-  finish_(graph);
-  const Sweep swept = sweep(graph, prices_);
-  return *std::max_element(swept.held.begin(), swept.held.end()) + swept.always + outside_;
-}
-
 std::vector<ChainSolver::Step> Planner::frontier() const {
-  if (solver_) return solver_->frontier();
-  return {{smallest_budget(), 0}};
+  if (!solver_) return {{smallest_, 0}};
+  std::vector<ChainSolver::Step> steps = solver_->frontier();
+  for (ChainSolver::Step& step : steps) step.budget = std::max(step.budget, smallest_);
+  return steps;
 }
 
 std::vector<BlockChoice> Planner::describe(const ChainPlan& plan) const {

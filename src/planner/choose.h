@@ -57,13 +57,11 @@ class Planner {
   // `target` must outlive the planner. A graph without blocks, or without a backward, has one plan: keep all.
   Planner(Graph graph, const Target& target, Finish finish, Bytes outside);
 
-  // As given.
   const Graph& graph() const { return graph_; }
 
-  // None if no plan fits.
+  // None if no plan fits; never none from smallest_budget() on.
   std::optional<Choice> choose(Bytes budget);
-  // By the chain's prediction.
-  Bytes smallest_budget() const;
+  Bytes smallest_budget() const { return smallest_; }
   // Predicted budgets and extra seconds, from the smallest budget to everything kept: a sweep for free.
   std::vector<ChainSolver::Step> frontier() const;
 
@@ -83,6 +81,7 @@ class Planner {
 
  private:
   Choice keep_all();
+  std::optional<Choice> try_choose(Bytes budget);
   std::vector<BlockChoice> describe(const ChainPlan& plan) const;
   std::vector<Droppable> droppable() const;
 
@@ -94,6 +93,7 @@ class Planner {
   std::vector<std::vector<bool>> read_;  // per block, per value: whether its backward reads it
   std::optional<PricedChain> priced_;
   std::optional<ChainSolver> solver_;
+  Bytes smallest_;
   double keep_seconds_ = 0;
 };
 

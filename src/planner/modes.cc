@@ -247,7 +247,9 @@ class Pricing {
       std::vector<int32_t> list = sort_of(block).modes;
       for (size_t count = 1; count <= longest_span() && block + count <= length(); ++count)
         for (bool with_source : {false, true}) {
-          const bool possible = with_source ? block == 0 && !anatomy_.source.empty() : count > 1;
+          // Behind a longer run the source saves little more than the input that it makes.
+          const bool possible =
+              with_source ? block == 0 && count <= 2 && !anatomy_.source.empty() : count > 1;
           if (!possible) continue;
           price_run(block, count, with_source);
           const auto run = runs_.find(sequence(block, count, with_source));
@@ -309,13 +311,14 @@ class Pricing {
     made_.named = {std::move(none), std::move(block_plan)};
     for (size_t every = 2; every <= longest_span(); ++every) {
       NamedPlan plan{.name = fmt::format("uniform:{}", every), .modes = {}};
-      for (size_t block = 0; block < length(); block += every) {
+      bool complete = true;
+      for (size_t block = 0; block < length() && complete; block += every) {
         const size_t count = std::min(every, length() - block);
         const auto run = runs_.find(sequence(block, count, false));
-        if (count > 1 && run == runs_.end()) break;
-        plan.modes.push_back(count == 1 ? sort_of(block).nothing : run->second.uniform);
-        if (block + count == length()) made_.named.push_back(std::move(plan));
+        complete = count == 1 || run != runs_.end();
+        if (complete) plan.modes.push_back(count == 1 ? sort_of(block).nothing : run->second.uniform);
       }
+      if (complete) made_.named.push_back(std::move(plan));
     }
   }
 

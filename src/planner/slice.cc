@@ -46,7 +46,8 @@ std::string signature(const Graph& graph, const Anatomy& anatomy, const Anatomy:
       text += op.kind;
       for (const auto& [name, value] : op.attributes.entries())
         if (name != "stream")
-          std::visit([&](const auto& of) { text += fmt::format(" {}={}", name, of); }, value);
+          std::visit([&text, &name = name](const auto& of) { text += fmt::format(" {}={}", name, of); },
+                     value);
       for (TensorId input : op.inputs) operand(input);
       text += " >";
       for (TensorId output : op.outputs) operand(output);
