@@ -367,6 +367,14 @@ std::vector<OptionInfo> make_options() {
     info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.threads); };
     add(info);
   }
+  add(choice<CostSource>(
+      "costs", &RunOptions::costs,
+      {{"measured", CostSource::kMeasured}, {"roofline", CostSource::kRoofline}},
+      {.group = memory,
+       .value = "SOURCE",
+       .commands = kTraining,
+       .help = "measured times each operation once on this machine (3 s) and keeps it in ~/.cache/snug; roofline "
+               "estimates from two rates."}));
   add(boolean("check_memory", &RunOptions::check_memory,
               {.group = memory,
                .commands = kTraining | kEval,

@@ -12,7 +12,7 @@ int plan_command(const ProgramOptions& options) {
     std::printf("%s\n", plan_json(run.summary).dump(2).c_str());
     return static_cast<int>(code);
   }
-  std::printf("%s", plan_table(run.summary).c_str());
+  std::printf("%s%s", plan_table(run.summary).c_str(), costs_line(run.costs).c_str());
   if (run.options.memory && *run.options.memory > run.allowance.bytes)
     std::printf("Note: %s now allows this process only %s; train would refuse this budget here.\n",
                 run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str());

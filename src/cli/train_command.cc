@@ -12,7 +12,7 @@ int train_command(const ProgramOptions& options) {
     throw_user(ExitCode::kUsage, "--output_dir is missing; expected a directory for the trained model");
   Prepared run = prepare(options.run, RunKind::kTrain);
   print_banner(run, kTrain, options);
-  std::printf("\n%s", plan_table(run.summary).c_str());
+  std::printf("\n%s%s", plan_table(run.summary).c_str(), costs_line(run.costs).c_str());
   std::fflush(stdout);
   require_budget_allowed(run);
   require_plan_fits(run);

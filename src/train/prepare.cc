@@ -148,7 +148,14 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
   auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
   const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
   CompileOptions compiling = compile_options(options, model, kind, evaluates);
-  Compiled compiled = compile_run(model, options, kind, evaluates, backend->target(), directory.config_path());
+  CostsReport costs;
+  Compiled compiled = compile_by_costs(
+      *backend, kind == RunKind::kTrain ? options.costs : CostSource::kRoofline,
+      options.memory.value_or(memory_allowance().bytes),
+      [&](const Target& target) {
+        return compile_run(model, options, kind, evaluates, target, directory.config_path());
+      },
+      costs);
   const int64_t updates = updates_of(options, schedule);
 
   Prepared run{.kind = kind,
@@ -158,6 +165,7 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                .compile_options = std::move(compiling),
                .backend = std::move(backend),
                .compiled = std::move(compiled),
+               .costs = std::move(costs),
                .train = std::move(train),
                .validation = std::move(validation),
                .schedule = schedule,

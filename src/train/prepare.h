@@ -17,6 +17,7 @@
 #include "observe/plan_report.h"
 #include "observe/process_memory.h"
 #include "observe/reserve.h"
+#include "train/costs.h"
 #include "train/run_options.h"
 
 #include "backends/cpu/backend.h"
@@ -33,6 +34,7 @@ struct Prepared {
   CompileOptions compile_options;
   std::unique_ptr<cpu::CpuBackend> backend;
   Compiled compiled;
+  CostsReport costs;  // by what the compiler chose
 
   std::optional<Windows> train, validation;  // none without a file
   Schedule schedule;                         // of `train`
