@@ -221,7 +221,7 @@ Slice slice(const Graph& graph, const Anatomy& anatomy, size_t first, size_t cou
     }
   }
 
-  if (!enter.outputs.empty()) made.graph.ops.push_back(std::move(enter));
+  made.graph.ops.push_back(std::move(enter));
   for (size_t op_idx = 0; op_idx < copied.size(); ++op_idx) {
     if (op_idx == forward.size()) made.graph.ops.push_back(turn);
     made.graph.ops.push_back(std::move(copied[op_idx]));

@@ -36,7 +36,7 @@ struct Anatomy {
 // `graph` is what differentiate leaves, before any pass that fuses or shares storage.
 Anatomy anatomy(const Graph& graph);
 
-// A run of blocks as a graph: what comes in (an operation "slice.enter"), the forward, "slice.turn" (reads
+// A run of blocks as a graph: what comes in (an operation "slice.enter", there in every slice), the forward, "slice.turn" (reads
 // what leaves, makes the gradients that come in), the backward. Both are of kind fill, the one kind whose
 // outputs are given. Shared values are inputs; gradients that another block or the outside takes are results.
 struct Slice {
