@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/cpu/cost_timer.h"
@@ -35,44 +36,52 @@ class AskedTarget : public Target {
   Bytes scratch_bytes(const OpQuery& query) const override { return target_.scratch_bytes(query); }
   Bytes alignment() const override { return target_.alignment(); }
   double seconds(const OpQuery& query, const OpCost& cost) const override {
-    CostSample sample = cpu::cost_sample(query, cost, target_.dispatch(), target_.costs()->rates());
-    const double seconds = sample.factor * target_.costs()->sample_seconds(sample, target_.dispatch());
-    Asked& asked = asked_[sample.key];
-    asked.seconds += seconds;
-    if (asked.sample.key.empty()) asked.sample = std::move(sample);
-    return seconds;
+    const cpu::CpuTarget::Priced& priced = target_.priced(query, cost);
+    answers_[&priced] += priced.seconds;
+    return priced.seconds;
   }
 
   struct Asked {
-    CostSample sample;
+    const CostSample* sample = nullptr;
     double seconds = 0;  // all answers together: what matters most was asked about most
   };
-  const std::map<std::string, Asked>& asked() const { return asked_; }
+  // By the samples' keys. Valid until the target's next set_costs.
+  std::map<std::string, Asked> asked() const {
+    std::map<std::string, Asked> result;
+    for (const auto& [priced, seconds] : answers_) {
+      Asked& asked = result[priced->sample.key];
+      asked.sample = &priced->sample;
+      asked.seconds += seconds;
+    }
+    return result;
+  }
 
  private:
   const cpu::CpuTarget& target_;
-  mutable std::map<std::string, Asked> asked_;
+  mutable std::unordered_map<const cpu::CpuTarget::Priced*, double> answers_;
 };
+using Asked = AskedTarget::Asked;
 
 // Those of `asked` that should be timed now, most seconds first.
-std::vector<const AskedTarget::Asked*> untimed(const AskedTarget& target, const MeasuredCosts& costs,
-                                               const cpu::Dispatch& dispatch, Bytes memory) {
-  std::vector<const AskedTarget::Asked*> result;
-  for (const auto& [key, asked] : target.asked()) {
+std::vector<Asked> untimed(const std::map<std::string, Asked>& all, const MeasuredCosts& costs,
+                           const cpu::Dispatch& dispatch, Bytes memory) {
+  std::vector<Asked> result;
+  for (const auto& [key, asked] : all) {
     const MeasuredCosts::Entry* entry = costs.find(key);
     const bool more_memory = entry != nullptr && entry->source == MeasuredCosts::Source::kNoMemory &&
-                             asked.sample.known && cpu::sample_bytes(asked.sample, dispatch) <= memory;
-    if (entry == nullptr || more_memory) result.push_back(&asked);
+                             asked.sample->known && cpu::sample_bytes(*asked.sample, dispatch) <= memory;
+    if (entry == nullptr || more_memory) result.push_back(asked);
   }
-  std::stable_sort(result.begin(), result.end(), [](auto* a, auto* b) { return a->seconds > b->seconds; });
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Asked& a, const Asked& b) { return a.seconds > b.seconds; });
   return result;
 }
 
 // Estimates for samples that have no entry, all from the measured ones.
-void estimate(const std::vector<const AskedTarget::Asked*>& unknown, const cpu::Dispatch& dispatch,
-              Bytes memory, MeasuredCosts& costs) {
-  for (const AskedTarget::Asked* asked : unknown) {
-    const CostSample& sample = asked->sample;
+void estimate(const std::vector<Asked>& unknown, const cpu::Dispatch& dispatch, Bytes memory,
+              MeasuredCosts& costs) {
+  for (const Asked& asked : unknown) {
+    const CostSample& sample = *asked.sample;
     if (const MeasuredCosts::Entry* entry = costs.find(sample.key); entry != nullptr) {
       // Now it fits; that it was not timed has another reason.
       if (entry->source == MeasuredCosts::Source::kNoMemory)
@@ -156,14 +165,15 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
   bool changed = false;
   double seconds_left = kMeasuringSeconds;
   std::optional<Compiled> compiled;
-  std::optional<AskedTarget> asked;
+  std::map<std::string, Asked> asked;
   for (int round = 1;; ++round) {
     backend.set_costs(costs);
-    asked.emplace(backend.target());
+    const AskedTarget target(backend.target());
     compiled.reset();  // never two plans at once
-    compiled = compile_for(*asked);
+    compiled = compile_for(target);
+    asked = target.asked();
     const Bytes memory = measuring_memory(*compiled, budget);
-    const auto unknown = untimed(*asked, *costs, dispatch, memory);
+    const auto unknown = untimed(asked, *costs, dispatch, memory);
     if (unknown.empty()) break;
     changed = true;
     if (round == kRounds) {
@@ -173,7 +183,7 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
     }
     if (memory >= kLeastMemory && seconds_left > 0) {
       std::vector<CostSample> samples;
-      for (const AskedTarget::Asked* one : unknown) samples.push_back(one->sample);
+      for (const Asked& one : unknown) samples.push_back(*one.sample);
       const auto begin = std::chrono::steady_clock::now();
       const auto times =
           cpu::time_samples_in_child(samples, dispatch, costs->rates(), {seconds_left, memory});
@@ -192,8 +202,8 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
     estimate(unknown, dispatch, memory, *costs);
   }
 
-  report.operations = asked->asked().size();
-  for (const auto& [name, one] : asked->asked()) {
+  report.operations = asked.size();
+  for (const auto& [name, one] : asked) {
     costs->touch(name);
     if (costs->find(name)->source == MeasuredCosts::Source::kMeasured) ++report.measured;
   }
@@ -206,7 +216,7 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
     }
   }
   // A run that measured is to hold what a later one holds.
-  asked.reset();
+  asked.clear();
   malloc_trim(0);
   return std::move(*compiled);
 }

@@ -19,7 +19,10 @@ CpuRates warm_up(const Dispatch& dispatch);
 
 class CpuTarget : public Target {
  public:
-  CpuTarget(Dispatch dispatch, CpuRates rates) : dispatch_(std::move(dispatch)), rates_(rates) {}
+  CpuTarget(Dispatch dispatch, CpuRates rates);
+  ~CpuTarget() override;
+  CpuTarget(const CpuTarget&) = delete;
+  CpuTarget& operator=(const CpuTarget&) = delete;
 
   std::string name() const override { return "cpu " + cpu_class_name(dispatch_.cpu_class); }
   std::optional<std::string> refusal(const OpQuery& query) const override;
@@ -28,9 +31,19 @@ class CpuTarget : public Target {
   // By measured costs where there are any, otherwise by the roofline.
   double seconds(const OpQuery& query, const OpCost& cost) const override;
 
-  // From now on `costs` answer, with their rates in place of this target's. nullptr: the roofline again.
-  void set_costs(std::shared_ptr<const MeasuredCosts> costs) { costs_ = std::move(costs); }
+  // From now on `costs` answer, with their rates in place of this target's. nullptr: the roofline again. To be called again after every
+  // change of `costs` that changes an answer.
+  void set_costs(std::shared_ptr<const MeasuredCosts> costs);
   const MeasuredCosts* costs() const { return costs_.get(); }
+
+  // One operation by measured costs.
+  struct Priced {
+    CostSample sample;
+    double seconds = 0;  // of the operation
+  };
+  // What `seconds` answers by; needs costs. Remembered, for compilers ask about the same operation thousands of times; valid until
+  // set_costs. Safe from several threads.
+  const Priced& priced(const OpQuery& query, const OpCost& cost) const;
 
   const Dispatch& dispatch() const { return dispatch_; }
   const CpuRates& rates() const { return rates_; }
@@ -39,6 +52,8 @@ class CpuTarget : public Target {
   Dispatch dispatch_;
   CpuRates rates_;
   std::shared_ptr<const MeasuredCosts> costs_;
+  class Memory;
+  std::unique_ptr<Memory> memory_;
 };
 
 }  // namespace snug::cpu
