@@ -28,9 +28,9 @@ constexpr int64_t kPatternBytes = 64 << 10;
 // Operands of fewer bytes stay in caches between operations of a step, too.
 constexpr int64_t kCachedBytes = 4 << 20;
 constexpr size_t kColdSets = 3;
-// A sample is timed until it has run three times and for 2 ms, or twice and for 60 ms, or fifty times.
-constexpr size_t kRuns = 3, kLongRuns = 2, kMostRuns = 50;
-constexpr double kShortSeconds = 2e-3, kLongSeconds = 60e-3;
+// A sample is timed until it has run eight times and for 2 ms, or three times and for 20 ms, or twice and for 60 ms, or fifty times.
+constexpr size_t kRuns = 8, kLongRuns = 3, kLongestRuns = 2, kMostRuns = 50;
+constexpr double kSeconds = 2e-3, kLongSeconds = 20e-3, kLongestSeconds = 60e-3;
 // What the child may take beyond its limit for starting and ending.
 constexpr double kGraceSeconds = 1;
 
@@ -109,7 +109,7 @@ class Timer {
   std::optional<double> time(const CostSample& sample) {
     const int64_t room = memory_.size().value - scratch_bytes(sample, dispatch_), bytes = set_bytes(sample);
     const double expected = work_seconds(sample.query(), sample.cost, dispatch_, rates_);
-    if (!sample.known || bytes > room || clock_() + static_cast<double>(kLongRuns) * expected > end_)
+    if (!sample.known || bytes > room || clock_() + static_cast<double>(kLongestRuns) * expected > end_)
       return std::nullopt;
     const bool multiplies = roofline_seconds(sample.query(), sample.cost, dispatch_, rates_) >
                             2 * sample.cost.bytes / rates_.bytes_per_second;
@@ -129,12 +129,14 @@ class Timer {
       const double now = clock_();
       seconds.push_back(std::max(now - begin, 1e-9));
       sum += seconds.back();
-      if (seconds.size() >= kRuns && sum >= kShortSeconds) break;
+      if (seconds.size() >= kRuns && sum >= kSeconds) break;
       if (seconds.size() >= kLongRuns && sum >= kLongSeconds) break;
+      if (seconds.size() >= kLongestRuns && sum >= kLongestSeconds) break;
       if (now >= end_) break;
     }
+    // What disturbs an execution makes it longer.
     std::sort(seconds.begin(), seconds.end());
-    return seconds[(seconds.size() - 1) / 2];
+    return seconds[(seconds.size() - 1) / 4];
   }
 
  private:

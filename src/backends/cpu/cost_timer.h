@@ -25,7 +25,7 @@ using CostClock = std::function<double()>;
 // Sample number `index` took `seconds`.
 using CostSink = std::function<void(size_t index, double seconds)>;
 
-// Times the samples in their order, each the median of some executions, the operands of short ones not used since longer than caches
+// Times the samples in their order, each the lower quartile of some executions, the operands of short ones not used since longer than caches
 // remember. Passes over a sample that does not fit the memory, that would not end in time by its roofline, or that it cannot set up.
 // Ends when the time is over. Operands come from the system and go back to it.
 void time_samples(std::span<const CostSample> samples, const Dispatch& dispatch, const CpuRates& rates,
