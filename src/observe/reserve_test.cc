@@ -42,6 +42,9 @@ TEST(Reserve, ForgetsNoPeakThatIsBehind) {
 // In a process of its own: the plan made before an arena is touched against what the kernel counts
 // afterwards.
 void expect_plan_holds(HugePages huge_pages) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer's shadow of the arena comes on top of the plan";
+#endif
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   const pid_t child = fork();
