@@ -30,10 +30,18 @@ Bytes need_at(const Chain& chain, const Mode& mode, size_t position) {
 
 }  // namespace
 
+Bytes backward_excess(const Chain& chain, const Mode& mode, size_t position) {
+  Bytes excess{std::numeric_limits<int64_t>::min() / 2};
+  for (size_t block = 0; block < mode.moments.size(); ++block)
+    excess = std::max(
+        excess, chain.blocks[position + block].fixed.backward + mode.moments[block].backward - mode.saved);
+  return excess;
+}
+
 ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes) {
   ChainPlan plan{.modes = {modes.begin(), modes.end()}, .seconds = 0, .needed = Bytes(0)};
   size_t position = 0;
-  Bytes saved{0};
+  Bytes saved{0}, excess{0};
   for (int32_t index : modes) {
     require(position < chain.blocks.size(), "chain: a run begins at block {} of {}", position,
             chain.blocks.size());
@@ -44,24 +52,26 @@ ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes) {
     require(position + mode.moments.size() <= chain.blocks.size(), "chain: mode {} at block {} is too long",
             index, position);
     plan.needed = std::max(plan.needed, saved + need_at(chain, mode, position));
+    if (chain.backward_twice) excess = std::max(excess, backward_excess(chain, mode, position));
     plan.seconds += mode.seconds;
     saved += mode.saved;
     position += mode.moments.size();
   }
   require(position == chain.blocks.size(), "chain: the runs end at block {} of {}", position,
           chain.blocks.size());
-  plan.needed = std::max({plan.needed, saved + chain.head, chain.floor});
+  plan.needed = std::max({plan.needed, saved + std::max(chain.head, excess), chain.floor});
   return plan;
 }
 
-ChainSolver::ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known)
+ChainSolver::ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known, double effort)
     : chain_(std::move(chain)), known_(known.begin(), known.end()) {
-  require(!chain_.blocks.empty(), "chain: no blocks");
+  require(!chain_.blocks.empty() && !chain_.backward_twice, "chain: no blocks, or two backward passes");
   list_runs();
   const size_t length = chain_.blocks.size();
   size_t runs = 0;
   for (const std::vector<Run>& at : runs_) runs += at.size();
-  const size_t limit = std::clamp(kWork / std::max<size_t>(runs, 1), kLeastPoints, kMostPoints);
+  const auto work = static_cast<size_t>(effort * static_cast<double>(kWork));
+  const size_t limit = std::clamp(work / std::max<size_t>(runs, 1), kLeastPoints, kMostPoints);
 
   const Point head{.allowance = chain_.head, .seconds = 0, .mode = -1};
   fronts_.resize(length + 1);

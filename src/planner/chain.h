@@ -65,8 +65,10 @@ struct Chain {
   std::vector<std::vector<int32_t>> lists;  // indices of modes; identical blocks share a list
   std::vector<ChainBlock> blocks;           // at least one
   Bytes head;                               // the most that lives in the head besides what the blocks saved
-  Bytes floor{0};           // the most that lives before the first block and after the last backward
-  double step_seconds = 0;  // of the step with everything kept
+  Bytes floor{0};               // the most that lives before the first block and after the last backward
+  bool backward_twice = false;  // the backward of all blocks runs, then again: what any block saved is held
+                                // during the backward of every block
+  double step_seconds = 0;      // of the step with everything kept
 };
 
 struct ChainPlan {
@@ -79,11 +81,16 @@ struct ChainPlan {
 // mode where it may not begin.
 ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes);
 
+// What a run of `mode` from `position` holds at most in its backward, besides what is saved of all blocks: the
+// bytes that a second backward pass adds to those.
+Bytes backward_excess(const Chain& chain, const Mode& mode, size_t position);
+
+// One backward pass; two_passes.h solves chains of either sort.
 class ChainSolver {
  public:
-  // `known` plans take part at the whole chain's level, so no answer is slower than one of them that fits.
+  // `effort` scales the limit of points. `known` plans take part at the whole chain's level, so no answer is slower than one of them that fits.
   // Throws InternalError where the chain is malformed or no list of runs covers it.
-  explicit ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known = {});
+  explicit ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known = {}, double effort = 1);
 
   const Chain& chain() const { return chain_; }
   // Exact: a smaller budget fits no plan.

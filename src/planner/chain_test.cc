@@ -8,54 +8,10 @@
 #include <random>
 
 #include "base/errors.h"
+#include "planner/random_chain_test.h"
 
 namespace snug::planner {
 namespace {
-
-// Every list of runs that covers the chain.
-void enumerate(const Chain& chain, size_t position, std::vector<int32_t>& modes,
-               std::vector<ChainPlan>& plans) {
-  if (position == chain.blocks.size()) {
-    plans.push_back(evaluate(chain, modes));
-    return;
-  }
-  for (int32_t mode : chain.lists[static_cast<size_t>(chain.blocks[position].list)]) {
-    const size_t end = position + chain.modes[static_cast<size_t>(mode)].moments.size();
-    if (end > chain.blocks.size()) continue;
-    modes.push_back(mode);
-    enumerate(chain, end, modes, plans);
-    modes.pop_back();
-  }
-}
-
-Chain random_chain(std::mt19937& random, int64_t most_bytes) {
-  const auto draw = [&](int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random);
-  };
-  Chain chain;
-  const size_t lists = static_cast<size_t>(draw(1, 3));
-  for (size_t list = 0; list < lists; ++list) {
-    chain.lists.emplace_back();
-    const int64_t count = draw(1, 6);
-    for (int64_t index = 0; index < count; ++index) {
-      Mode mode{
-          .saved = Bytes(draw(0, most_bytes)), .seconds = static_cast<double>(draw(0, 50)), .moments = {}};
-      const int64_t span = index == 0 ? 1 : draw(1, 3);
-      for (int64_t block = 0; block < span; ++block)
-        mode.moments.push_back({Bytes(draw(0, most_bytes)), Bytes(draw(0, 2 * most_bytes))});
-      chain.lists.back().push_back(static_cast<int32_t>(chain.modes.size()));
-      chain.modes.push_back(mode);
-    }
-  }
-  const int64_t length = draw(1, 4);
-  for (int64_t block = 0; block < length; ++block)
-    chain.blocks.push_back({.list = static_cast<int32_t>(draw(0, static_cast<int64_t>(lists) - 1)),
-                            .fixed = {Bytes(draw(0, most_bytes)), Bytes(draw(0, most_bytes))}});
-  chain.head = Bytes(draw(0, 2 * most_bytes));
-  chain.floor = Bytes(draw(0, 4 * most_bytes));
-  chain.step_seconds = 100;
-  return chain;
-}
 
 // A block of tensors of which every subset may be kept; dropping more costs seconds and working set.
 Chain subset_chain(size_t length, size_t most_modes) {
@@ -90,10 +46,7 @@ TEST(ChainSolver, EqualsExhaustiveSearch) {
   for (uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
     const Chain chain = random_chain(random, seed % 2 == 0 ? 12 : 1000000);
-    std::vector<ChainPlan> plans;
-    std::vector<int32_t> modes;
-    enumerate(chain, 0, modes, plans);
-    ASSERT_FALSE(plans.empty());
+    const std::vector<ChainPlan> plans = all_plans(chain);
     Bytes smallest = plans.front().needed;
     for (const ChainPlan& plan : plans) smallest = std::min(smallest, plan.needed);
 

@@ -21,6 +21,7 @@
 #include "planner/chain.h"
 #include "planner/modes.h"
 #include "planner/price.h"
+#include "planner/two_passes.h"
 
 namespace snug::planner {
 
@@ -92,7 +93,7 @@ class Planner {
   Anatomy anatomy_;
   std::vector<std::vector<bool>> read_;  // per block, per value: whether its backward reads it
   std::optional<PricedChain> priced_;
-  std::optional<ChainSolver> solver_;
+  std::optional<PlanSolver> solver_;
   Bytes smallest_;
   double keep_seconds_ = 0;
 };

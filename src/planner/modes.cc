@@ -81,6 +81,7 @@ class Pricing {
       : graph_(graph), anatomy_(anatomy), finish_(finish), prices_(prices), options_(options) {}
 
   PricedChain run() {
+    sweep_whole();
     for (size_t block = 0; block < length(); ++block)
       if (!sorts_.contains(sort(block))) price_sort(block);
     list_modes();
@@ -147,6 +148,7 @@ class Pricing {
     double seconds = priced.seconds - (of.source_values.empty() ? 0 : source_seconds());
     for (size_t block = of.first; block < of.first + of.count; ++block)
       seconds -= sort_of(block).keep_seconds;
+    if (made_.chain.backward_twice) seconds *= 2;  // all repeated work belongs to the backward
     return {.mode = {.saved = priced.saved, .seconds = seconds, .moments = std::move(priced.moments)},
             .treatment = std::move(treatment),
             .kept = kept};
@@ -174,7 +176,7 @@ class Pricing {
     priced.savable = savable_values(alone, anatomy_.blocks[block], prices_);
     const uint32_t all = priced.everything();
     priced.keep_seconds =
-        candidate(alone, all, treatment(block, 1, all, Retention::kRecompute, Retention::kKeep)).mode.seconds;
+        price(alone, Retentions(alone.graph.tensors.size(), Retention::kKeep), finish_, prices_).seconds;
     std::vector<Candidate> candidates;
     for (uint32_t kept : promising_subsets(
              alone, priced.savable, per_sort(options_.priced_times_blocks, options_.least_priced), prices_)) {
@@ -261,8 +263,8 @@ class Pricing {
     }
   }
 
-  // Everything kept, the whole graph: what its moments hold besides what the slices know of.
-  void calibrate() {
+  // The whole graph with everything kept, after all passes.
+  void sweep_whole() {
     Graph whole = graph_;
     finish_(whole);
     const Sweep swept = sweep(whole, prices_);
@@ -270,36 +272,51 @@ class Pricing {
     made_.chain.step_seconds = swept.seconds;
     const Bytes always = swept.always + options_.outside;
 
-    std::vector<Moments> most(length());
-    size_t first_op = whole.ops.size(), last_forward = 0, last_op = 0;
+    most_.resize(length());
+    size_t first = whole.ops.size(), last = 0, first_backward = whole.ops.size();
+    int32_t before = -1;  // the block of the last backward operation
     for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
       if (serving[op_idx] < 0) continue;
-      first_op = std::min(first_op, op_idx);
-      last_op = op_idx;
-      Moments& at = most[static_cast<size_t>(serving[op_idx])];
+      first = std::min(first, op_idx);
+      last = op_idx;
+      Moments& at = most_[static_cast<size_t>(serving[op_idx])];
       const bool forward = whole.ops[op_idx].part == Part::kForward;
-      if (forward) last_forward = op_idx;
       Bytes& held = forward ? at.forward : at.backward;
-      held = std::max(held, swept.held[op_idx]);
+      held = std::max(held, always + swept.held[op_idx]);
+      if (forward) continue;
+      first_backward = std::min(first_backward, op_idx);
+      if (before >= 0 && serving[op_idx] > before) made_.chain.backward_twice = true;
+      before = serving[op_idx];
     }
-    Bytes saved{0};
+    for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
+      if (serving[op_idx] >= 0) continue;
+      const Bytes held = always + swept.held[op_idx];
+      if (op_idx < first || op_idx > last)
+        made_.chain.floor = std::max(made_.chain.floor, held);
+      else if (op_idx < first_backward)
+        head_ = std::max(head_, held);
+    }
+  }
+
+  // What the whole graph's moments hold besides what the slices know of.
+  void calibrate() {
+    Bytes all_saved{0};
+    for (size_t block = 0; block < length(); ++block) all_saved += keep_all(block).saved;
+    Bytes saved{0};  // of the blocks before
     for (size_t block = 0; block < length(); ++block) {
-      const Mode& keep = made_.chain.modes[static_cast<size_t>(sort_of(block).all)];
-      made_.chain.blocks[block].fixed = {always + most[block].forward - saved - keep.moments[0].forward,
-                                         always + most[block].backward - saved - keep.moments[0].backward};
+      const Mode& keep = keep_all(block);
+      Moments& fixed = made_.chain.blocks[block].fixed;
+      fixed.forward = most_[block].forward - saved - keep.moments[0].forward;
+      fixed.backward = made_.chain.backward_twice
+                           ? most_[block].backward - all_saved - (keep.moments[0].backward - keep.saved)
+                           : most_[block].backward - saved - keep.moments[0].backward;
       saved += keep.saved;
     }
-    bool turned = false;
-    for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
-      if (serving[op_idx] >= 0) {
-        turned = turned || whole.ops[op_idx].part != Part::kForward;
-        continue;
-      }
-      if (op_idx > last_forward && !turned)
-        made_.chain.head = std::max(made_.chain.head, always + swept.held[op_idx] - saved);
-      else if (op_idx < first_op || op_idx > last_op)
-        made_.chain.floor = std::max(made_.chain.floor, always + swept.held[op_idx]);
-    }
+    made_.chain.head = head_ - all_saved;
+  }
+
+  const Mode& keep_all(size_t block) const {
+    return made_.chain.modes[static_cast<size_t>(sort_of(block).all)];
   }
 
   void name_plans() {
@@ -329,6 +346,8 @@ class Pricing {
   const ChainOptions& options_;
   std::map<int32_t, Sort> sorts_;
   std::map<Sequence, Run> runs_;
+  std::vector<Moments> most_;  // per block: the most that the whole graph holds during it, everything kept
+  Bytes head_;                 // the same between the blocks' forward and their backward
   PricedChain made_;
 };
 

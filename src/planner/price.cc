@@ -128,7 +128,9 @@ std::vector<int32_t> serving_blocks(const Graph& graph) {
   int32_t next = -1;
   for (size_t op_idx = graph.ops.size(); op_idx-- > 0;) {
     const Op& op = graph.ops[op_idx];
-    if (op.part != Part::kRecompute) next = op.block;
+    const bool repeats_forward =
+        op.part == Part::kRecompute && op.name.find(".recompute") != std::string::npos;
+    if (!repeats_forward) next = op.block;
     blocks[op_idx] = next;
   }
   return blocks;
