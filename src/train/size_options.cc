@@ -26,13 +26,13 @@ constexpr std::array<SizeOption, 5> kSizeOptions = {{
 
 void explain_sizes(const RunOptions& options, const RunOptions& usual, const std::string& config_path, const UserError& error,
                    const std::function<void(const RunOptions&)>& plan_with) {
+  // Whether the sizes can be counted; that they do not fit the budget is known once they were.
   const auto countable = [&](const RunOptions& tried) {
     try {
       plan_with(tried);
       return true;
     } catch (const UserError& refusal) {
-      if (refusal.code() != ExitCode::kUsage) throw;
-      return false;
+      return refusal.code() == ExitCode::kDoesNotFit;
     }
   };
   std::vector<const SizeOption*> blamed, unusual;
