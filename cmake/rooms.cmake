@@ -17,7 +17,7 @@ add_custom_target(snug_quick_tests)
 #   include themselves once an instruction set;
 #   all test programs share one precompiled header, and so OpenMP's flags;
 #   tests are not optimised: what takes time under sanitizers is the library.
-set(SNUG_ONE_BY_ONE base formats ir models compile backends/cpu)
+set(SNUG_ONE_BY_ONE base formats ir models compile backends/cpu backends/conformance)
 
 # What the test program `target` needs beside its sources and the rooms it tests.
 function(snug_test_program target)
