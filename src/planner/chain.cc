@@ -30,11 +30,11 @@ Bytes need_at(const Chain& chain, const Mode& mode, size_t position) {
 
 }  // namespace
 
-Bytes backward_excess(const Chain& chain, const Mode& mode, size_t position) {
+Bytes norm_excess(const Chain& chain, const Mode& mode, size_t position) {
   Bytes excess{std::numeric_limits<int64_t>::min() / 2};
   for (size_t block = 0; block < mode.moments.size(); ++block)
-    excess = std::max(
-        excess, chain.blocks[position + block].fixed.backward + mode.moments[block].backward - mode.saved);
+    excess =
+        std::max(excess, chain.blocks[position + block].fixed.norm + mode.moments[block].norm - mode.saved);
   return excess;
 }
 
@@ -52,7 +52,7 @@ ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes) {
     require(position + mode.moments.size() <= chain.blocks.size(), "chain: mode {} at block {} is too long",
             index, position);
     plan.needed = std::max(plan.needed, saved + need_at(chain, mode, position));
-    if (chain.backward_twice) excess = std::max(excess, backward_excess(chain, mode, position));
+    if (chain.backward_twice) excess = std::max(excess, norm_excess(chain, mode, position));
     plan.seconds += mode.seconds;
     saved += mode.saved;
     position += mode.moments.size();

@@ -42,6 +42,7 @@ namespace snug::planner {
 // The most bytes that live while a block's forward and backward run.
 struct Moments {
   Bytes forward, backward;
+  Bytes norm = {};  // while the backward runs for the norm alone, where it runs twice (Chain::backward_twice)
   friend bool operator==(const Moments&, const Moments&) = default;
 };
 
@@ -65,10 +66,11 @@ struct Chain {
   std::vector<std::vector<int32_t>> lists;  // indices of modes; identical blocks share a list
   std::vector<ChainBlock> blocks;           // at least one
   Bytes head;                               // the most that lives in the head besides what the blocks saved
-  Bytes floor{0};               // the most that lives before the first block and after the last backward
-  bool backward_twice = false;  // the backward of all blocks runs, then again: what any block saved is held
-                                // during the backward of every block
-  double step_seconds = 0;      // of the step with everything kept
+  Bytes floor{0};  // the most that lives before the first block and after the last backward
+  // The backward of all blocks runs first for the norm alone, then again: what any block saved is held during
+  // the first one of every block.
+  bool backward_twice = false;
+  double step_seconds = 0;  // of the step with everything kept
 };
 
 struct ChainPlan {
@@ -81,9 +83,9 @@ struct ChainPlan {
 // mode where it may not begin.
 ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes);
 
-// What a run of `mode` from `position` holds at most in its backward, besides what is saved of all blocks: the
-// bytes that a second backward pass adds to those.
-Bytes backward_excess(const Chain& chain, const Mode& mode, size_t position);
+// What a run of `mode` from `position` holds at most in its backward for the norm besides what is saved of all
+// blocks.
+Bytes norm_excess(const Chain& chain, const Mode& mode, size_t position);
 
 // One backward pass; two_passes.h solves chains of either sort.
 class ChainSolver {

@@ -64,7 +64,7 @@ Planner::Outcome Planner::outcome(const Retentions& retentions) {
   const Sweep swept = sweep(graph, prices_);
   Bytes most{0};
   for (Bytes held : swept.held) most = std::max(most, held);
-  return {most + swept.always + outside_, swept.seconds - keep_seconds_};
+  return {most + swept.always + outside_, swept.all_seconds - keep_seconds_};
 }
 
 Choice Planner::keep_all() {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "passes/update_in_backward.h"
 #include "planner/example_test.h"
 #include "planner/subsets.h"
 
@@ -186,6 +187,44 @@ TEST(Orders, LargestFirstAndCheapestFirst) {
       const Planner::Outcome outcome = planner.outcome(planner.retentions_of_prefix(*order, count));
       EXPECT_LE(planner.choose(outcome.peak)->seconds, outcome.seconds + 1e-9) << count;
     }
+}
+
+// With clipping the backward runs twice, and nothing that is saved dies before the second time.
+TEST(Planner, UpdateInsideTheBackward) {
+  const Graph graph = micro_step(gpt2_example(6, 64), 4, 64);
+  for (const double max_grad_norm : {0.0, 1.0}) {
+    SCOPED_TRACE(max_grad_norm);
+    OptimizerOptions optimizer;
+    optimizer.max_grad_norm = max_grad_norm;
+    const Finish passes = [&](Graph& made) {
+      fuse(made);
+      const bool is_slice =
+          std::any_of(made.ops.begin(), made.ops.end(), [](const Op& op) { return op.name == kEnter; });
+      if (!is_slice) update_in_backward(made, optimizer, MasterWeights{});
+      in_place(made);
+    };
+    Planner planner(graph, kTarget, passes, Bytes(0));
+    const Bytes smallest = planner.smallest_budget(), largest = planner.frontier().back().budget;
+    double last = std::numeric_limits<double>::infinity();
+    for (int step = 0; step <= 8; ++step) {
+      const Bytes budget = smallest + Bytes((largest - smallest).value * step / 8);
+      const Choice choice = planner.choose(budget).value();
+      EXPECT_LE(choice.seconds, last);
+      last = choice.seconds;
+      EXPECT_LE(choice.gap(), 0.03);
+      EXPECT_LE(choice.peak, budget);
+      // Pairs of operations fuse in one of the two passes alone, which the chain does not know.
+      EXPECT_NEAR(planner.outcome(choice.retentions).seconds, choice.seconds, 0.01 * choice.step_seconds);
+    }
+    EXPECT_EQ(last, 0);
+    for (const char* policy : {"none", "block", "uniform:2", "selective:mlp,norm"}) {
+      const Planner::Outcome outcome = planner.outcome(retentions(graph, parse_recompute_policy(policy)));
+      if (outcome.peak < smallest) continue;
+      EXPECT_LE(planner.choose(outcome.peak + Bytes(4096))->seconds,
+                outcome.seconds + 0.01 * planner.choose(largest)->step_seconds)
+          << policy;
+    }
+  }
 }
 
 TEST(Planner, LongChainsComeNearTheirBound) {

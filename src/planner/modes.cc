@@ -27,7 +27,8 @@ bool at_least_as_good(const Mode& a, const Mode& b) {
   if (a.saved > b.saved || a.seconds > b.seconds) return false;
   for (size_t block = 0; block < a.moments.size(); ++block)
     if (a.moments[block].forward > b.moments[block].forward ||
-        a.moments[block].backward > b.moments[block].backward)
+        a.moments[block].backward > b.moments[block].backward ||
+        a.moments[block].norm > b.moments[block].norm)
       return false;
   return true;
 }
@@ -97,7 +98,7 @@ class Pricing {
     std::vector<int32_t> modes;         // of span 1
     std::vector<uint32_t> front, runs;  // subsets of the front; those that longer runs are priced with
     int32_t all = -1, nothing = -1;     // modes: everything kept, nothing but the input kept
-    double keep_seconds = 0;            // of all operations of the block with everything kept
+    double keep_forward_seconds = 0, keep_backward_seconds = 0;  // with everything kept
     uint32_t everything() const { return (uint32_t{1} << savable.items.size()) - 1; }
   };
   // A run of several blocks: their sorts, and whether the first block's input may be dropped with it.
@@ -144,11 +145,15 @@ class Pricing {
       for (size_t value = 0; value < of.values[block].size(); ++value)
         retentions[of.values[block][value].index()] = treatment.values[block][value];
     for (TensorId value : of.source_values) retentions[value.index()] = treatment.source;
-    SlicePrice priced = price(of, retentions, finish_, prices_);
-    double seconds = priced.seconds - (of.source_values.empty() ? 0 : source_seconds());
-    for (size_t block = of.first; block < of.first + of.count; ++block)
-      seconds -= sort_of(block).keep_seconds;
-    if (made_.chain.backward_twice) seconds *= 2;  // all repeated work belongs to the backward
+    SlicePrice priced = price(of, retentions, finish_, prices_, made_.chain.backward_twice);
+    double forward = priced.forward_seconds - (of.source_values.empty() ? 0 : source_seconds());
+    double backward = priced.backward_seconds;
+    for (size_t block = of.first; block < of.first + of.count; ++block) {
+      forward -= sort_of(block).keep_forward_seconds;
+      backward -= sort_of(block).keep_backward_seconds;
+    }
+    // All repeated work belongs to the backward.
+    const double seconds = forward + (made_.chain.backward_twice ? 2 : 1) * backward;
     return {.mode = {.saved = priced.saved, .seconds = seconds, .moments = std::move(priced.moments)},
             .treatment = std::move(treatment),
             .kept = kept};
@@ -175,8 +180,10 @@ class Pricing {
     Sort& priced = sorts_[sort(block)];
     priced.savable = savable_values(alone, anatomy_.blocks[block], prices_);
     const uint32_t all = priced.everything();
-    priced.keep_seconds =
-        price(alone, Retentions(alone.graph.tensors.size(), Retention::kKeep), finish_, prices_).seconds;
+    const SlicePrice keep =
+        price(alone, Retentions(alone.graph.tensors.size(), Retention::kKeep), finish_, prices_);
+    priced.keep_forward_seconds = keep.forward_seconds;
+    priced.keep_backward_seconds = keep.backward_seconds;
     std::vector<Candidate> candidates;
     for (uint32_t kept : promising_subsets(
              alone, priced.savable, per_sort(options_.priced_times_blocks, options_.least_priced), prices_)) {
@@ -269,7 +276,7 @@ class Pricing {
     finish_(whole);
     const Sweep swept = sweep(whole, prices_);
     const std::vector<int32_t> serving = serving_blocks(whole);
-    made_.chain.step_seconds = swept.seconds;
+    made_.chain.step_seconds = swept.all_seconds;
     const Bytes always = swept.always + options_.outside;
 
     most_.resize(length());
@@ -281,12 +288,20 @@ class Pricing {
       last = op_idx;
       Moments& at = most_[static_cast<size_t>(serving[op_idx])];
       const bool forward = whole.ops[op_idx].part == Part::kForward;
-      Bytes& held = forward ? at.forward : at.backward;
-      held = std::max(held, always + swept.held[op_idx]);
-      if (forward) continue;
+      const Bytes held = always + swept.held[op_idx];
+      if (forward) {
+        at.forward = std::max(at.forward, held);
+        continue;
+      }
       first_backward = std::min(first_backward, op_idx);
-      if (before >= 0 && serving[op_idx] > before) made_.chain.backward_twice = true;
+      // From the first block back to a later one: what ran so far was for the norm.
+      if (before >= 0 && serving[op_idx] > before) {
+        made_.chain.backward_twice = true;
+        for (Moments& moments : most_) moments.norm = std::exchange(moments.backward, Bytes(0));
+        first_backward = op_idx;
+      }
       before = serving[op_idx];
+      at.backward = std::max(at.backward, held);
     }
     for (size_t op_idx = 0; op_idx < whole.ops.size(); ++op_idx) {
       if (serving[op_idx] >= 0) continue;
@@ -307,9 +322,8 @@ class Pricing {
       const Mode& keep = keep_all(block);
       Moments& fixed = made_.chain.blocks[block].fixed;
       fixed.forward = most_[block].forward - saved - keep.moments[0].forward;
-      fixed.backward = made_.chain.backward_twice
-                           ? most_[block].backward - all_saved - (keep.moments[0].backward - keep.saved)
-                           : most_[block].backward - saved - keep.moments[0].backward;
+      fixed.backward = most_[block].backward - saved - keep.moments[0].backward;
+      fixed.norm = most_[block].norm - all_saved - (keep.moments[0].norm - keep.saved);
       saved += keep.saved;
     }
     made_.chain.head = head_ - all_saved;
@@ -347,7 +361,7 @@ class Pricing {
   std::map<int32_t, Sort> sorts_;
   std::map<Sequence, Run> runs_;
   std::vector<Moments> most_;  // per block: the most that the whole graph holds during it, everything kept
-  Bytes head_;                 // the same between the blocks' forward and their backward
+  Bytes head_;  // the same before the blocks' last backward: everything saved is held until then
   PricedChain made_;
 };
 

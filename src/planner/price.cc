@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "analysis/cost.h"
 #include "base/errors.h"
@@ -67,8 +69,44 @@ Buffers buffers_of(const Graph& graph, OpPrices& prices) {
   return buffers;
 }
 
+// The same where each parameter's gradient dies as soon as its last part is made: it goes into the norm alone.
+Buffers without_gradients(const Graph& graph, Buffers buffers) {
+  std::vector<int64_t> made(graph.tensors.size(), -1);
+  for (size_t op_idx = 0; op_idx < graph.ops.size(); ++op_idx)
+    for (TensorId output : graph.ops[op_idx].outputs)
+      made[buffers.root[output.index()]] = static_cast<int64_t>(op_idx);
+  for (TensorId result : graph.results) {
+    const size_t root = buffers.root[result.index()];
+    if (graph.tensor(result).category == Category::kGradients && made[root] >= 0)
+      buffers.last[root] = made[root] + 1;
+  }
+  return buffers;
+}
+
+size_t turn_of(const Graph& graph) {
+  const auto turn =
+      std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.name == kTurn; });
+  require(turn != graph.ops.end(), "planner: the slice's turn is gone");
+  return static_cast<size_t>(turn - graph.ops.begin());
+}
+
+// A slice whose values that are held at its turn are results: they die nowhere, and nothing takes their place.
+Graph holding_what_is_saved(Graph graph) {
+  const size_t turn = turn_of(graph);
+  std::vector<bool> made(graph.tensors.size(), false);
+  for (size_t op_idx = 0; op_idx < turn; ++op_idx)
+    for (TensorId output : graph.ops[op_idx].outputs) made[output.index()] = true;
+  for (size_t op_idx = turn + 1; op_idx < graph.ops.size(); ++op_idx)
+    for (TensorId input : graph.ops[op_idx].inputs)
+      if (made[input.index()]) {
+        made[input.index()] = false;
+        graph.results.push_back(input);
+      }
+  return graph;
+}
+
 Sweep sweep_of(const Graph& graph, const Buffers& buffers, OpPrices& prices) {
-  Sweep sweep{.held = {}, .always = buffers.always, .seconds = 0};
+  Sweep sweep{.held = {}, .seconds = {}, .always = buffers.always, .all_seconds = 0};
   std::vector<int64_t> change(graph.ops.size() + 1, 0);
   for (size_t tensor = 0; tensor < graph.tensors.size(); ++tensor) {
     if (buffers.bytes[tensor].value == 0 || buffers.first[tensor] < 0) continue;
@@ -80,7 +118,8 @@ Sweep sweep_of(const Graph& graph, const Buffers& buffers, OpPrices& prices) {
     held += change[op_idx];
     const OpPrices::OpPrice op_price = prices(graph, graph.ops[op_idx]);
     sweep.held.push_back(Bytes(held) + op_price.scratch);
-    sweep.seconds += op_price.seconds;
+    sweep.seconds.push_back(op_price.seconds);
+    sweep.all_seconds += op_price.seconds;
   }
   return sweep;
 }
@@ -136,34 +175,46 @@ std::vector<int32_t> serving_blocks(const Graph& graph) {
   return blocks;
 }
 
-SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices) {
+SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices,
+                 bool twice) {
   Graph graph = slice.graph;
-  // The pass takes retentions in the order of the tensors that it finds.
   recompute(graph, retentions);
+  std::optional<Graph> for_norm;
+  if (twice) for_norm = holding_what_is_saved(graph);
   finish(graph);
   const Buffers buffers = buffers_of(graph, prices);
   const Sweep swept = sweep_of(graph, buffers, prices);
-  const std::vector<int32_t> blocks = serving_blocks(graph);
+  const size_t turn = turn_of(graph);
 
   SlicePrice result;
-  result.seconds = swept.seconds;
+  for (size_t op_idx = 0; op_idx < graph.ops.size(); ++op_idx)
+    (op_idx < turn ? result.forward_seconds : result.backward_seconds) += swept.seconds[op_idx];
   result.moments.assign(slice.count, Moments{});
-  const auto turn =
-      std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.name == kTurn; });
-  require(turn != graph.ops.end(), "planner: the slice's turn is gone");
-  const auto turn_idx = static_cast<int64_t>(turn - graph.ops.begin());
+  const auto turn_moment = static_cast<int64_t>(turn);
   for (size_t tensor = 0; tensor < graph.tensors.size(); ++tensor)
-    if (buffers.first[tensor] >= 0 && buffers.first[tensor] < turn_idx && buffers.last[tensor] > turn_idx + 1)
+    if (buffers.first[tensor] >= 0 && buffers.first[tensor] < turn_moment &&
+        buffers.last[tensor] > turn_moment + 1)
       result.saved += buffers.bytes[tensor];
-  for (size_t op_idx = 0; op_idx < graph.ops.size(); ++op_idx) {
-    const Op& op = graph.ops[op_idx];
-    if (op.name == kEnter || op.name == kTurn) continue;
-    // The source of the first block's input counts as the first block's.
-    const int64_t block = std::max<int64_t>(blocks[op_idx] - static_cast<int64_t>(slice.first), 0);
-    Moments& moments = result.moments.at(static_cast<size_t>(block));
-    Bytes& most = static_cast<int64_t>(op_idx) < turn_idx ? moments.forward : moments.backward;
-    most = std::max(most, swept.held[op_idx]);
-  }
+  // Calls use(moments of the block, after the turn, bytes) for each operation.
+  const auto for_each = [&](const Graph& of, const Sweep& held, size_t turned, auto&& use) {
+    const std::vector<int32_t> blocks = serving_blocks(of);
+    for (size_t op_idx = 0; op_idx < of.ops.size(); ++op_idx) {
+      if (of.ops[op_idx].name == kEnter || op_idx == turned) continue;
+      // The source of the first block's input counts as the first block's.
+      const int64_t block = std::max<int64_t>(blocks[op_idx] - static_cast<int64_t>(slice.first), 0);
+      use(result.moments.at(static_cast<size_t>(block)), op_idx > turned, held.held[op_idx]);
+    }
+  };
+  for_each(graph, swept, turn, [](Moments& moments, bool backward, Bytes held) {
+    Bytes& most = backward ? moments.backward : moments.forward;
+    most = std::max(most, held);
+  });
+  if (!twice) return result;
+  finish(*for_norm);
+  const Sweep norm = sweep_of(*for_norm, without_gradients(*for_norm, buffers_of(*for_norm, prices)), prices);
+  for_each(*for_norm, norm, turn_of(*for_norm), [](Moments& moments, bool backward, Bytes held) {
+    if (backward) moments.norm = std::max(moments.norm, held);
+  });
   return result;
 }
 

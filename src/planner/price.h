@@ -41,9 +41,10 @@ class OpPrices {
 // Bytes held at each operation of one graph on its own: scratch, and buffers by the rules of
 // analysis/liveness.h; state, carried tensors and inputs, which hold all the time, apart.
 struct Sweep {
-  std::vector<Bytes> held;  // per operation
+  std::vector<Bytes> held;      // per operation
+  std::vector<double> seconds;  // per operation
   Bytes always;
-  double seconds = 0;  // of all operations
+  double all_seconds = 0;
 };
 Sweep sweep(const Graph& graph, OpPrices& prices);
 
@@ -51,13 +52,15 @@ Sweep sweep(const Graph& graph, OpPrices& prices);
 // forward work (passes/recompute.h says what it is called) that of the backward operation that it is for.
 std::vector<int32_t> serving_blocks(const Graph& graph);
 
-// Bytes and seconds of a slice after recompute(retentions) and `finish`; seconds are those of all its
-// operations.
+// Bytes and seconds of a slice after recompute(retentions) and `finish`; seconds are those of its
+// operations before and after the turn. Moments::norm only with `twice`: there a first backward, in which no saved value dies or gives
+// its place away and parameters' gradients die at once, is priced as well.
 struct SlicePrice {
   Bytes saved;
   std::vector<Moments> moments;  // per block of the slice
-  double seconds = 0;
+  double forward_seconds = 0, backward_seconds = 0;
 };
-SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices);
+SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices,
+                 bool twice = false);
 
 }  // namespace snug::planner

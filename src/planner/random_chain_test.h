@@ -46,15 +46,17 @@ inline Chain random_chain(std::mt19937& random, int64_t most_bytes) {
           .saved = Bytes(draw(0, most_bytes)), .seconds = static_cast<double>(draw(0, 50)), .moments = {}};
       const int64_t span = index == 0 ? 1 : draw(1, 3);
       for (int64_t block = 0; block < span; ++block)
-        mode.moments.push_back({Bytes(draw(0, most_bytes)), Bytes(draw(0, 2 * most_bytes))});
+        mode.moments.push_back(
+            {Bytes(draw(0, most_bytes)), Bytes(draw(0, 2 * most_bytes)), Bytes(draw(0, 2 * most_bytes))});
       chain.lists.back().push_back(static_cast<int32_t>(chain.modes.size()));
       chain.modes.push_back(mode);
     }
   }
   const int64_t length = draw(1, 4);
   for (int64_t block = 0; block < length; ++block)
-    chain.blocks.push_back({.list = static_cast<int32_t>(draw(0, static_cast<int64_t>(lists) - 1)),
-                            .fixed = {Bytes(draw(0, most_bytes)), Bytes(draw(0, most_bytes))}});
+    chain.blocks.push_back(
+        {.list = static_cast<int32_t>(draw(0, static_cast<int64_t>(lists) - 1)),
+         .fixed = {Bytes(draw(0, most_bytes)), Bytes(draw(0, most_bytes)), Bytes(draw(0, most_bytes))}});
   chain.head = Bytes(draw(0, 2 * most_bytes));
   chain.floor = Bytes(draw(0, 4 * most_bytes));
   chain.step_seconds = 100;

@@ -11,7 +11,7 @@ namespace snug::planner {
 namespace {
 
 // How many levels a chain gets: fewer where one takes longer.
-size_t most_levels(const Chain& chain) { return std::clamp<size_t>(300 / chain.blocks.size(), 8, 64); }
+size_t most_levels(const Chain& chain) { return std::clamp<size_t>(600 / chain.blocks.size(), 8, 100); }
 
 // Every excess of a run that a plan can have, rising; the first is the smallest for which the runs cover the
 // chain.
@@ -25,7 +25,7 @@ std::vector<Bytes> excesses(const Chain& chain) {
       const Mode& mode = chain.modes.at(static_cast<size_t>(index));
       const size_t end = position + mode.moments.size();
       if (end > chain.blocks.size() || cover[end] == most) continue;
-      const Bytes excess = backward_excess(chain, mode, position);
+      const Bytes excess = norm_excess(chain, mode, position);
       all.push_back(excess);
       cover[position] = std::min(cover[position], std::max(excess, cover[end]));
     }
@@ -36,7 +36,7 @@ std::vector<Bytes> excesses(const Chain& chain) {
   return all;
 }
 
-// The chain of one level: runs of more than `excess` may not begin, no backward moments, a head of `excess`.
+// The chain of one level: runs of more than `excess` may not begin, and the head holds `excess` at least.
 Chain level_of(const Chain& chain, Bytes excess) {
   Chain level = chain;
   level.backward_twice = false;
@@ -48,16 +48,13 @@ Chain level_of(const Chain& chain, Bytes excess) {
     for (int32_t index : chain.lists[static_cast<size_t>(chain.blocks[position].list)]) {
       const Mode& mode = chain.modes[static_cast<size_t>(index)];
       if (position + mode.moments.size() <= chain.blocks.size() &&
-          backward_excess(chain, mode, position) <= excess)
+          norm_excess(chain, mode, position) <= excess)
         list.push_back(index);
     }
     const auto [found, is_new] = lists.try_emplace(list, static_cast<int32_t>(level.lists.size()));
     if (is_new) level.lists.push_back(std::move(list));
     level.blocks[position].list = found->second;
-    level.blocks[position].fixed.backward = level.blocks[position].fixed.forward;
   }
-  for (Mode& mode : level.modes)
-    for (Moments& moments : mode.moments) moments.backward = moments.forward;
   return level;
 }
 
@@ -65,7 +62,7 @@ bool is_within(const Chain& chain, const std::vector<int32_t>& modes, Bytes exce
   size_t position = 0;
   for (int32_t index : modes) {
     const Mode& mode = chain.modes.at(static_cast<size_t>(index));
-    if (backward_excess(chain, mode, position) > excess) return false;
+    if (norm_excess(chain, mode, position) > excess) return false;
     position += mode.moments.size();
   }
   return true;
@@ -84,9 +81,12 @@ PlanSolver::PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known)
     const ChainPlan plan = evaluate(chain_, solver.best(solver.smallest_budget())->modes);
     if (level == 0 || plan.needed < smallest_.needed) smallest_ = plan;
   }
+  for (const ChainPlan& plan : known_)
+    if (plan.needed < smallest_.needed) smallest_ = plan;
 }
 
 void PlanSolver::add_levels(std::span<const std::vector<int32_t>> known) {
+  for (const std::vector<int32_t>& modes : known) known_.push_back(evaluate(chain_, modes));
   const std::vector<Bytes> all = excesses(chain_);
   const size_t count = std::min(all.size(), most_levels(chain_));
   complete_ = count == all.size();
@@ -106,6 +106,8 @@ void PlanSolver::add_levels(std::span<const std::vector<int32_t>> known) {
 std::optional<ChainPlan> PlanSolver::best(Bytes budget) const {
   if (budget < smallest_.needed) return std::nullopt;
   ChainPlan best = smallest_;
+  for (const ChainPlan& plan : known_)
+    if (plan.needed <= budget && plan.seconds < best.seconds) best = plan;
   for (const Level& level : levels_) {
     const std::optional<ChainPlan> plan = level.solver.best(budget);
     if (plan && plan->seconds < best.seconds) best = evaluate(chain_, plan->modes);
@@ -125,6 +127,7 @@ double PlanSolver::bound_seconds(Bytes budget) const {
 
 std::vector<ChainSolver::Step> PlanSolver::frontier() const {
   std::vector<ChainSolver::Step> all = {{smallest_.needed, smallest_.seconds}}, steps;
+  for (const ChainPlan& plan : known_) all.push_back({plan.needed, plan.seconds});
   for (const Level& level : levels_) {
     const std::vector<ChainSolver::Step> own = level.solver.frontier();
     all.insert(all.end(), own.begin(), own.end());

@@ -2,12 +2,12 @@
 //
 // Why:    with clipping, an update inside the backward needs the norm first: the backward of all blocks runs for
 //         the norm alone, then again. Until then everything that any block saved is held, so a block's backward
-//         does not see what the runs before it saved but what all saved, and the chain's recursion, which goes
+//         is not above what the runs before it saved but above what all saved, and the chain's recursion, which goes
 //         by the former, does not apply.
-// Method: the moments of all backwards together need  (bytes saved of all) + (the largest excess of a run), see
-//         backward_excess. For a given largest excess x that is a chain without backward moments whose head
-//         holds x at least and whose runs are those of excess <= x. A level is such an x: all values that runs
-//         have, or as many of them as there is time for. The best plan is the best of all levels'.
+// Method: the moments of the backward for the norm together need  (bytes saved of all) + (the largest excess of a
+//         run), see norm_excess. For a given largest excess x that is a chain of one backward whose head holds x
+//         at least and whose runs are those of excess <= x. A level is such an x: all values that runs have, or
+//         as many of them as there is time for. The best plan is the best of all levels'.
 // Bound:  a plan whose largest excess lies between two levels is at least as slow as the bound of the upper level
 //         at the budget plus the distance of the two. The least of these holds for every plan.
 // See:    two_passes_test.cc
@@ -43,7 +43,8 @@ class PlanSolver {
 
   Chain chain_;
   std::vector<Level> levels_;
-  bool complete_ = true;  // every excess of a run is a level
+  bool complete_ = true;          // every excess of a run is a level
+  std::vector<ChainPlan> known_;  // with two passes: a level may ask more of a plan than it needs
   ChainPlan smallest_;
 };
 

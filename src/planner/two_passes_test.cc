@@ -41,8 +41,8 @@ TEST(PlanSolver, EqualsExhaustiveSearch) {
 
 TEST(PlanSolver, TwoPassesNeedEverythingSavedAtEveryBlock) {
   Chain chain;
-  chain.modes = {{.saved = Bytes(10), .seconds = 0, .moments = {{Bytes(10), Bytes(12)}}},
-                 {.saved = Bytes(1), .seconds = 1, .moments = {{Bytes(10), Bytes(14)}}}};
+  chain.modes = {{.saved = Bytes(10), .seconds = 0, .moments = {{Bytes(10), Bytes(12), Bytes(12)}}},
+                 {.saved = Bytes(1), .seconds = 1, .moments = {{Bytes(10), Bytes(14), Bytes(14)}}}};
   chain.lists = {{0, 1}};
   chain.blocks.assign(3, {.list = 0, .fixed = {}});
   chain.head = Bytes(1);
@@ -64,7 +64,7 @@ TEST(PlanSolver, BoundIsBelowEveryPlanOfALongChain) {
     const int64_t saved = 100 + mode * 40, most = saved + static_cast<int64_t>(random() % 4000);
     chain.modes.push_back({.saved = Bytes(saved),
                            .seconds = static_cast<double>((80 - mode) * (80 - mode)) / 100,
-                           .moments = {{Bytes(saved), Bytes(most)}}});
+                           .moments = {{Bytes(saved), Bytes(most), Bytes(most)}}});
     chain.lists[0].push_back(mode);
   }
   chain.blocks.assign(40, {.list = 0, .fixed = {}});
