@@ -69,8 +69,9 @@ Buffers buffers_of(const Graph& graph, OpPrices& prices) {
   return buffers;
 }
 
-// The same where each parameter's gradient dies as soon as its last part is made: it goes into the norm alone.
-Buffers without_gradients(const Graph& graph, Buffers buffers) {
+// The same with other ends for the gradients of parameters: end(the operation that makes their last part).
+template <typename End>
+Buffers with_gradients_until(const Graph& graph, Buffers buffers, End end) {
   std::vector<int64_t> made(graph.tensors.size(), -1);
   for (size_t op_idx = 0; op_idx < graph.ops.size(); ++op_idx)
     for (TensorId output : graph.ops[op_idx].outputs)
@@ -78,9 +79,27 @@ Buffers without_gradients(const Graph& graph, Buffers buffers) {
   for (TensorId result : graph.results) {
     const size_t root = buffers.root[result.index()];
     if (graph.tensor(result).category == Category::kGradients && made[root] >= 0)
-      buffers.last[root] = made[root] + 1;
+      buffers.last[root] = end(made[root]);
   }
   return buffers;
+}
+
+// What a slice holds itself: a gradient counts to the end of its own block's backward, for after that it belongs to
+// what lives anyway.
+Buffers own_buffers(const Graph& graph, OpPrices& prices) {
+  const std::vector<int32_t> blocks = serving_blocks(graph);
+  std::vector<int64_t> ends(graph.ops.size());
+  for (size_t op_idx = graph.ops.size(); op_idx-- > 0;) {
+    const bool last = op_idx + 1 == graph.ops.size() || blocks[op_idx + 1] != blocks[op_idx];
+    ends[op_idx] = last ? static_cast<int64_t>(op_idx) + 1 : ends[op_idx + 1];
+  }
+  return with_gradients_until(graph, buffers_of(graph, prices),
+                              [&](int64_t made) { return ends[static_cast<size_t>(made)]; });
+}
+
+// The same in a backward for the norm alone: a gradient dies as soon as it is complete.
+Buffers norm_buffers(const Graph& graph, OpPrices& prices) {
+  return with_gradients_until(graph, buffers_of(graph, prices), [](int64_t made) { return made + 1; });
 }
 
 size_t turn_of(const Graph& graph) {
@@ -182,7 +201,7 @@ SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish&
   std::optional<Graph> for_norm;
   if (twice) for_norm = holding_what_is_saved(graph);
   finish(graph);
-  const Buffers buffers = buffers_of(graph, prices);
+  const Buffers buffers = own_buffers(graph, prices);
   const Sweep swept = sweep_of(graph, buffers, prices);
   const size_t turn = turn_of(graph);
 
@@ -211,7 +230,7 @@ SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish&
   });
   if (!twice) return result;
   finish(*for_norm);
-  const Sweep norm = sweep_of(*for_norm, without_gradients(*for_norm, buffers_of(*for_norm, prices)), prices);
+  const Sweep norm = sweep_of(*for_norm, norm_buffers(*for_norm, prices), prices);
   for_each(*for_norm, norm, turn_of(*for_norm), [](Moments& moments, bool backward, Bytes held) {
     if (backward) moments.norm = std::max(moments.norm, held);
   });
