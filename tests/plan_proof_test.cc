@@ -135,7 +135,8 @@ TEST_P(PlanProof, HasWhatEachParameterNeeds) {
   const bool is_bf16 = configuration.options.precision == Precision::kBF16;
   for (const ParameterSpec& parameter : configuration.model.parameters) {
     const bool has_master = parameter.trainable && is_bf16;
-    EXPECT_EQ(plan.find("master." + parameter.name).valid(), has_master) << parameter.name;
+    EXPECT_EQ(plan.find("low." + parameter.name).valid(), has_master) << parameter.name;
+    EXPECT_FALSE(plan.find("master." + parameter.name).valid()) << parameter.name;
     for (const char* prefix : {"m.", "v.", "d."}) {
       const PlanTensorId id = plan.find(prefix + parameter.name);
       ASSERT_EQ(id.valid(), parameter.trainable) << prefix << parameter.name;

@@ -31,6 +31,7 @@ TrainingRun::TrainingRun(const Model& model, const ParameterFiles& weights, Setu
   for (size_t i = 0; i < plan().tensors.size(); ++i) {
     const PlanTensor& tensor = plan().tensors[i];
     if (tensor.storage != "state" || tensor.parameter.empty()) continue;
+    if (tensor.dtype == DType::kU8) continue;  // the low bits of a split master
     if (tensor.category == "master_weights" || !weights_.contains(tensor.parameter))
       weights_[tensor.parameter] = PlanTensorId(i);
   }
@@ -58,12 +59,17 @@ float TrainingRun::micro_step(const Batch& batch, float inverse_tokens, int64_t 
   return values("micro_step/loss").at(0);
 }
 
-Control TrainingRun::apply(float learning_rate, bool loss_is_finite) {
+void TrainingRun::write_hyperparameters(float learning_rate, bool loss_is_finite) {
   const auto t = static_cast<double>(applied_updates_ + 1);
   const std::vector<float> hyperparameters = {
       learning_rate, static_cast<float>(1 - std::pow(optimizer().beta1, t)),
       static_cast<float>(1 - std::pow(optimizer().beta2, t)), loss_is_finite ? 1.0f : 0.0f};
-  executor_->write_input("update/hyperparameters", std::as_bytes(std::span(hyperparameters)));
+  executor_->write_input(updates_in_backward() ? "micro_step/hyperparameters" : "update/hyperparameters",
+                         std::as_bytes(std::span(hyperparameters)));
+}
+
+Control TrainingRun::apply(float learning_rate, bool loss_is_finite) {
+  write_hyperparameters(learning_rate, loss_is_finite);
   executor_->run_phase("update");
   const std::vector<float> control = values("update/control");
   if (control.at(1) != 0) ++applied_updates_;
@@ -75,9 +81,17 @@ UpdateResult TrainingRun::update(std::span<const Batch> micro_batches, float lea
   for (const Batch& batch : micro_batches) supervised += batch.supervised_tokens;
   const float inverse_tokens = supervised == 0 ? 0.0f : 1.0f / static_cast<float>(supervised);
   UpdateResult result;
+  if (updates_in_backward()) write_hyperparameters(learning_rate, true);
   for (size_t i = 0; i < micro_batches.size(); ++i)
     result.loss += micro_step(micro_batches[i], inverse_tokens, static_cast<int64_t>(i));
-  result.control = apply(learning_rate, std::isfinite(result.loss));
+  if (!updates_in_backward()) {
+    result.control = apply(learning_rate, std::isfinite(result.loss));
+    return result;
+  }
+  const std::vector<float> control = values("micro_step/control"), gate = values("micro_step/gate");
+  result.control = {gate.at(0), gate.at(1), control.at(2), control.at(3)};
+  result.gates_passed = gate.at(2);
+  if (gate.at(1) != 0) ++applied_updates_;
   return result;
 }
 
@@ -116,7 +130,13 @@ std::vector<float> TrainingRun::values(std::string_view tensor) {
 }
 
 std::vector<float> TrainingRun::weight(const std::string& parameter) {
-  return values(plan().tensor(weights_.at(parameter)).name);
+  const std::string& stored = plan().tensor(weights_.at(parameter)).name;
+  if (!plan().find("low." + parameter).valid()) return values(stored);
+  const std::vector<std::byte> high = bytes(stored), low = bytes("low." + parameter);
+  std::vector<float> joined(high.size() / 2);
+  join_master(reinterpret_cast<const uint16_t*>(high.data()), reinterpret_cast<const uint16_t*>(low.data()),
+              joined.data(), static_cast<int64_t>(joined.size()));
+  return joined;
 }
 
 std::map<std::string, std::vector<std::byte>> TrainingRun::state() {

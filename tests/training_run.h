@@ -33,6 +33,8 @@ struct Control {
 struct UpdateResult {
   double loss = 0;  // over the supervised tokens of all micro-steps
   Control control;
+  float gates_passed =
+      0;  // update in the backward: of the chain of gates (docs/operations.md, "update_gate")
 };
 
 class TrainingRun {
@@ -62,6 +64,11 @@ class TrainingRun {
   float evaluate(const Batch& batch);
   // Logits (V) of row `position` of one sample, by the phase generate_<length>.
   std::vector<float> next_logits(std::span<const int32_t> tokens, int32_t position, int64_t length);
+
+  // Whether each block is updated inside the backward: then `micro_step` needs write_hyperparameters before it, and
+  // `update` does both.
+  bool updates_in_backward() const { return plan().phase("update") == nullptr; }
+  void write_hyperparameters(float learning_rate, bool loss_is_finite);
 
   // A whole tensor of the plan as f32 (from f32 or bf16).
   std::vector<float> values(std::string_view tensor);

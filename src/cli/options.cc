@@ -367,6 +367,22 @@ std::vector<OptionInfo> make_options() {
     info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.threads); };
     add(info);
   }
+  add(choice<UpdatePlacement>(
+      "update_placement", &RunOptions::update_placement,
+      {{"after", UpdatePlacement::kAfter}, {"in_backward", UpdatePlacement::kInBackward}},
+      {.group = memory,
+       .value = "PLACE",
+       .commands = kTraining,
+       .help = "after: all gradients live until the update; in_backward: each block is updated inside the backward, "
+               "so that one block's gradients live (with clipping the backward runs twice): the same bits."}));
+  add(choice<MasterWeights>(
+      "master_weights", &RunOptions::master_weights,
+      {{"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}},
+      {.group = memory,
+       .value = "FORM",
+       .commands = kTraining,
+       .help = "fp32 masters of bf16 weights. split: the 16 bits that each weight lacks (4 bytes together); "
+               "full: a whole fp32 beside it (6): the same bits."}));
   add(choice<CostSource>(
       "costs", &RunOptions::costs,
       {{"measured", CostSource::kMeasured}, {"roofline", CostSource::kRoofline}},

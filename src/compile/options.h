@@ -17,6 +17,13 @@ namespace snug {
 // (docs/operations.md).
 enum class Precision : uint8_t { kF32, kBF16 };
 
+// When parameters are updated. The numbers are the same.
+enum class UpdatePlacement : uint8_t {
+  kAfter,       // in a phase of its own: all gradients live at once
+  kInBackward,  // each block as soon as its gradients are complete (passes/update_in_backward.h): gradients of
+                // one block live at once; with clipping the backward runs twice. No accumulation.
+};
+
 struct CompileOptions {
   int64_t batch = 1;         // samples of a micro-step
   int64_t length = 0;        // positions of a sample; also of evaluation
@@ -28,6 +35,8 @@ struct CompileOptions {
   // that `differentiate` has run.
   std::function<Retentions(const Graph& micro_step)> choose_retentions;
   OptimizerOptions optimizer;
+  UpdatePlacement update_placement = UpdatePlacement::kAfter;
+  MasterWeights master_weights = MasterWeights::kSplit;  // of weights that are stored in bf16
 
   // Which phases the plan has besides load. Without `train` there are no masters, moments or gradients.
   bool train = true;

@@ -19,6 +19,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/in_place.h"
+#include "passes/update_in_backward.h"
 #include "plan/check.h"
 
 namespace snug {
@@ -39,6 +40,11 @@ void check_options(const CompileOptions& options) {
     at_least_one("batch", options.batch);
     at_least_one("accumulation", options.accumulation);
   }
+  if (options.train && options.update_placement == UpdatePlacement::kInBackward && options.accumulation > 1)
+    throw_user(ExitCode::kUsage,
+               "update_placement in_backward: found {} micro-steps an update, expected 1: the gradients of "
+               "several must be kept until the last",
+               options.accumulation);
   if (options.evaluate) at_least_one("eval_batch", options.eval_batch);
   if (options.train || options.evaluate) at_least_one("length", options.length);
   for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
@@ -80,6 +86,11 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
   if (options.plain) runner.run("decompose", graph, decompose);
   // After decompose: whichever operations make the gradients now get the accumulators.
   if (trains && options.accumulation > 1) runner.run("accumulate", graph, accumulate);
+  // After all that adds uses of weights: each is written right after its last.
+  if (trains && options.update_placement == UpdatePlacement::kInBackward)
+    runner.run("update_in_backward", graph, [&](Graph& g) {
+      return update_in_backward(g, options.optimizer, options.master_weights);
+    });
   // Last: an alias is only right as long as nobody adds a use.
   runner.run("in_place", graph, in_place);
   return graph;
@@ -101,7 +112,7 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
     model_phases.push_back(
         {.graph = model_phase(runner, model, Purpose::kGenerate, 1, length, options), .repeats = 0});
   const std::vector<PlannedParameter> parameters =
-      planned_parameters(model_phases.front().graph, options.train);
+      planned_parameters(model_phases.front().graph, options.train, options.master_weights);
 
   // In the order in which they first run, so that the moments of what one phase leaves to another do not
   // wrap around.
@@ -109,7 +120,8 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
   program.phases.push_back({.graph = runner.build([&] { return load_graph(parameters); }), .repeats = 0});
   for (Phase& phase : model_phases) {
     program.phases.push_back(std::move(phase));
-    if (program.phases.back().graph.name == "micro_step")
+    if (program.phases.back().graph.name == "micro_step" &&
+        options.update_placement == UpdatePlacement::kAfter)
       program.phases.push_back(
           {.graph = runner.build([&] { return update_graph(parameters, options.optimizer); }), .repeats = 1});
   }

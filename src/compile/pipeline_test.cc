@@ -238,6 +238,17 @@ TEST(Pipeline, Bf16KeepsMastersForTrainingOnly) {
   CompileOptions options = training(2, 64);
   options.precision = Precision::kBF16;
   options.evaluate = true;
+  const Compiled split = compile(model, options, NullTarget());
+  EXPECT_EQ(at_peak(split, Category::kWeights), 2 * elements);
+  EXPECT_EQ(at_peak(split, Category::kMasterWeights), 2 * elements);
+  EXPECT_EQ(kinds(phase(split, "load")).count("narrow_weight"), 0u);
+  for (const PlanOp& op : phase(split, "save").ops) {
+    ASSERT_EQ(op.inputs.size(), 2u) << op.name;
+    EXPECT_EQ(split.plan.tensor(op.inputs[0]).category, "weights");
+    EXPECT_EQ(split.plan.tensor(op.inputs[1]).name, "low." + split.plan.tensor(op.inputs[0]).parameter);
+  }
+
+  options.master_weights = MasterWeights::kFull;
   const Compiled compiled = compile(model, options, NullTarget());
   EXPECT_EQ(at_peak(compiled, Category::kWeights), 2 * elements);
   EXPECT_EQ(at_peak(compiled, Category::kMasterWeights), 4 * elements);

@@ -91,11 +91,21 @@ state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
 state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable decay
 state %wte.m : f32[20,8] optimizer_state
 state %wte.v : f32[20,8] optimizer_state
+state %wpe : bf16[6,8] weights parameter=wpe.weight trainable decay
+state %wpe.low : u8[6,8,2] master_weights parameter=wpe.weight trainable decay
+state %wpe.m : f32[6,8] optimizer_state
+state %wpe.v : f32[6,8] optimizer_state
 input %hyperparameters : f32[4] data
+carried %d.wpe : f32[6,8] gradients
 carried %d.wte : f32[20,8] gradients
+carried %loss : f32[1] activations
 %s : f64[1] scratch = sum_squares(%d.wte) @update name=wte.sum_squares
 %control : f32[4] data = update_control(%hyperparameters, %s, %s) {max_grad_norm=1.0} @update name=control
 %wte.master.1 : f32[20,8] master_weights, %wte.m.1 : f32[20,8] optimizer_state, %wte.v.1 : f32[20,8] optimizer_state, %wte.moved : i32[1] data, %wte.1 : bf16[20,8] weights = adamw(%wte.master, %wte.m, %wte.v, %d.wte, %hyperparameters, %control, %wte) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=1, weight_decay=0.01} @update name=wte.adamw alias=0:0,1:1,2:2,4:6
+%gate0 : f32[4] data = update_gate(%loss, %s) {after=nothing} @update name=gate0
+%gate1 : f32[4] data = update_gate(%loss, %gate0, %s) {after=gate} @update name=gate1
+%gate2 : f32[4] data = update_gate(%loss, %control) {after=control} @update name=gate2
+%wpe.1 : bf16[6,8] weights, %wpe.m.1 : f32[6,8] optimizer_state, %wpe.v.1 : f32[6,8] optimizer_state, %wpe.moved : i32[1] data, %wpe.low.1 : u8[6,8,2] master_weights = adamw(%wpe, %wpe.m, %wpe.v, %d.wpe, %hyperparameters, %gate1, %wpe.low) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, split=1, weight_decay=0.01} @update name=wpe.adamw alias=0:0,1:1,2:2,4:6
 results %control, %wte.moved
 )";
 
@@ -103,10 +113,14 @@ constexpr std::string_view kLoadExamples = R"(graph load
 state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
 state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable decay
 state %wte.m : f32[20,8] optimizer_state
+state %wpe : bf16[6,8] weights parameter=wpe.weight trainable decay
+state %wpe.low : u8[6,8,2] master_weights parameter=wpe.weight trainable decay
+%wpe, %wpe.low = read_tensor() @load name=wpe.read
 %wte.master = read_tensor() @load name=wte.read
 %wte = narrow_weight(%wte.master) @load name=wte.narrow
 %wte.m = fill() {value=0.0} @load name=wte.m.fill
 write_tensor(%wte.master) @save name=wte.write
+write_tensor(%wpe, %wpe.low) {split=1} @save name=wpe.write
 )";
 
 constexpr std::string_view kExamples[] = {kForwardExamples, kBackwardExamples, kUpdateExamples,

@@ -132,8 +132,8 @@ std::vector<TensorId> append(Graph& graph, std::string_view kind, std::string_vi
   }
   const std::vector<TensorId>& given = options.existing_outputs;
   if (info.outputs_given) {
-    require(given.size() == 1 && given[0].valid(), "operation {}: {} defines one existing tensor", name,
-            kind);
+    require(!given.empty() && given[0].valid() && given.back().valid(),
+            "operation {}: {} defines existing tensors", name, kind);
     output_types = operand_types(graph, given);
   }
   require(given.size() <= output_types.size() && options.output_names.size() <= output_types.size(),

@@ -13,11 +13,12 @@ using Inputs = std::span<const OperandType>;
 using Aliases = std::vector<AliasRule>;
 
 constexpr AttributeSpec kControlAttributes[] = {{"max_grad_norm", Type::kReal}};
-constexpr AttributeSpec kAdamwAttributes[] = {{"beta1", Type::kReal},
-                                              {"beta2", Type::kReal},
-                                              {"eps", Type::kReal},
-                                              {"weight_decay", Type::kReal},
-                                              {"narrow", Type::kFlag}};
+constexpr AttributeSpec kGateAttributes[] = {
+    {.name = "after", .type = Type::kWord, .choices = "nothing|gate|control"}};
+constexpr AttributeSpec kAdamwAttributes[] = {{"beta1", Type::kReal},  {"beta2", Type::kReal},
+                                              {"eps", Type::kReal},    {"weight_decay", Type::kReal},
+                                              {"narrow", Type::kFlag}, {"split", Type::kFlag, false}};
+constexpr AttributeSpec kWriteAttributes[] = {{"split", Type::kFlag, false}};
 constexpr AttributeSpec kFillAttributes[] = {{"value", Type::kReal}};
 
 Types infer_sum_squares(const Attributes& attributes, Inputs inputs) {
@@ -38,24 +39,48 @@ Types infer_update_control(const Attributes& attributes, Inputs inputs) {
   return {{DType::kF32, {4}}};
 }
 
+Types infer_update_gate(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("update_gate", attributes, inputs);
+  reader.exactly("loss", DType::kF32, {1});
+  const std::string& after = attributes.word("after");
+  if (after != "nothing") reader.exactly("before", DType::kF32, {4});
+  if (after != "control") do
+      reader.exactly("s", DType::kF64, {1});
+    while (reader.more());
+  reader.done();
+  return {{DType::kF32, {4}}};
+}
+
+// The 16 low bits of a split master, least significant byte first.
+const OperandType& read_low(OperandReader& reader, const Shape& weight) {
+  std::vector<int64_t> dims = weight.dims();
+  dims.push_back(2);
+  return reader.exactly("low", DType::kU8, Shape(std::move(dims)));
+}
+
 Types infer_adamw(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("adamw", attributes, inputs);
+  const bool narrow = attributes.integer("narrow") == 1, split = attributes.integer_or("split", 0) == 1;
+  reader.expect(!narrow || !split, "attributes narrow and split: found both, expected at most one");
   const OperandType& weight = reader.floating("weight");
-  reader.expect(weight.dtype == DType::kF32, "operand weight: found {}, expected f32", weight);
+  const DType dtype = split ? DType::kBF16 : DType::kF32;
+  reader.expect(weight.dtype == dtype, "operand weight: found {}, expected {}", weight, dtype_name(dtype));
   for (std::string_view name : {"m", "v", "g"}) reader.exactly(name, DType::kF32, weight.shape);
   reader.exactly("hyperparameters", DType::kF32, {4});
   reader.exactly("control", DType::kF32, {4});
-  Types outputs{weight, weight, weight, {DType::kI32, {1}}};
-  if (attributes.integer("narrow") == 1)
-    outputs.push_back(reader.exactly("copy", DType::kBF16, weight.shape));
+  const OperandType moment{DType::kF32, weight.shape};
+  Types outputs{weight, moment, moment, {DType::kI32, {1}}};
+  if (narrow) outputs.push_back(reader.exactly("copy", DType::kBF16, weight.shape));
+  if (split) outputs.push_back(read_low(reader, weight.shape));
   reader.done();
   return outputs;
 }
 
-// weight′, m′, v′ lie where weight, m, v lie; copy′ (output 4) where copy (input 6) lies.
+// weight′, m′, v′ lie where weight, m, v lie; copy′ or low′ (output 4) where copy or low (input 6) lies.
 Aliases adamw_aliases(const Attributes& attributes, Inputs) {
   Aliases rules{{0, 0, true}, {1, 1, true}, {2, 2, true}};
-  if (attributes.integer("narrow") == 1) rules.push_back({4, 6, true});
+  if (attributes.integer("narrow") == 1 || attributes.integer_or("split", 0) == 1)
+    rules.push_back({4, 6, true});
   return rules;
 }
 
@@ -79,7 +104,11 @@ Types infer_narrow_weight(const Attributes& attributes, Inputs inputs) {
 
 Types infer_write_tensor(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("write_tensor", attributes, inputs);
-  reader.floating("parameter");
+  const OperandType& parameter = reader.floating("parameter");
+  if (attributes.integer_or("split", 0) == 1) {
+    reader.expect(parameter.dtype == DType::kBF16, "operand parameter: found {}, expected bf16", parameter);
+    read_low(reader, parameter.shape);
+  }
   reader.done();
   return {};
 }
@@ -87,6 +116,7 @@ Types infer_write_tensor(const Attributes& attributes, Inputs inputs) {
 const OperationInfo kUpdate[] = {
     {"sum_squares", {}, infer_sum_squares, no_aliases, no_flops, nullptr, nullptr},
     {"update_control", kControlAttributes, infer_update_control, no_aliases, no_flops, nullptr, nullptr},
+    {"update_gate", kGateAttributes, infer_update_gate, no_aliases, no_flops, nullptr, nullptr},
     {"adamw", kAdamwAttributes, infer_adamw, adamw_aliases, no_flops, nullptr, nullptr},
     {.kind = "read_tensor",
      .attributes = {},
@@ -107,7 +137,7 @@ const OperationInfo kUpdate[] = {
      .outputs_given = true},
     {"narrow_weight", {}, infer_narrow_weight, no_aliases, no_flops, nullptr, nullptr},
     {.kind = "write_tensor",
-     .attributes = {},
+     .attributes = kWriteAttributes,
      .infer = infer_write_tensor,
      .aliases = no_aliases,
      .flops = no_flops,

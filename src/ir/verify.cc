@@ -136,19 +136,30 @@ class Verifier {
     check_aliases(static_cast<int64_t>(moment));
   }
 
+  // The host narrows while it reads where a plan has no f32 master, and then may give the 16 low bits too; a fill is one f32
+  // always.
+  void check_loaded(const std::vector<OperandType>& found, bool by_host) const {
+    expect(op_->part == Part::kLoad, "it defines state in part load");
+    for (TensorId id : op_->outputs)
+      expect(graph_.tensor(id).storage == Storage::kState, "%{} is not a state", graph_.tensor(id).name);
+    const bool narrows = by_host && !found.empty() && found[0].dtype == DType::kBF16;
+    expect(found.size() == 1 || (narrows && found.size() == 2), "it defines {} states", found.size());
+    expect(narrows || found[0].dtype == DType::kF32, "%{} is {}, expected f32{}",
+           graph_.tensor(op_->outputs[0]).name, found[0], by_host ? " or bf16" : "");
+    if (found.size() == 1) return;
+    std::vector<int64_t> halves = found[0].shape.dims();
+    halves.push_back(2);
+    expect(found[1] == OperandType{DType::kU8, Shape(std::move(halves))},
+           "%{} is {}, expected two bytes an element", graph_.tensor(op_->outputs[1]).name, found[1]);
+  }
+
   void check_types() {
     try {
       const OperationInfo& info = operation(op_->kind);
       std::vector<OperandType> expected = info.infer(op_->attributes, operand_types(graph_, op_->inputs));
       const std::vector<OperandType> found = operand_types(graph_, op_->outputs);
       if (info.outputs_given) {
-        expect(found.size() == 1 && op_->part == Part::kLoad, "it defines one state in part load");
-        expect(graph_.tensor(op_->outputs[0]).storage == Storage::kState, "%{} is not a state",
-               graph_.tensor(op_->outputs[0]).name);
-        // The host narrows while it reads where a plan has no f32 master; a fill is f32 always.
-        const bool may_narrow = info.by_host && found[0].dtype == DType::kBF16;
-        expect(found[0].dtype == DType::kF32 || may_narrow, "%{} is {}, expected f32{}",
-               graph_.tensor(op_->outputs[0]).name, found[0], info.by_host ? " or bf16" : "");
+        check_loaded(found, info.by_host);
         expected = found;
       }
       if (info.by_host)

@@ -60,13 +60,19 @@ struct Outcome {
   std::map<std::string, Values> gradients, weights;
 };
 
+// read_tensor of these tests writes whole f32 tensors.
+CompileOptions with_full_masters(CompileOptions options) {
+  options.master_weights = MasterWeights::kFull;
+  return options;
+}
+
 class Update {
  public:
   Update(const Model& model, const CompileOptions& options)
       : model_(model),
-        options_(options),
+        options_(with_full_masters(options)),
         backend_(cpu::choose_dispatch(2), cpu::CpuRates()),
-        compiled_(compile(model, options, backend_.target())),
+        compiled_(compile(model, options_, backend_.target())),
         executor_(compiled_.plan, backend_, [this](const PlanOp& op) { read_tensor(op); }) {}
 
   Outcome operator()() {

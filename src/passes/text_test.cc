@@ -30,6 +30,7 @@
 #include "passes/fuse.h"
 #include "passes/in_place.h"
 #include "passes/recompute.h"
+#include "passes/update_in_backward.h"
 
 namespace snug {
 namespace {
@@ -45,6 +46,16 @@ const std::map<std::string, Pass> kPasses = {
     {"differentiate", differentiate},
     {"fuse", fuse},
     {"in_place", in_place},
+    {"update_in_backward",
+     [](Graph& graph) {
+       return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}, MasterWeights::kSplit);
+     }},
+    {"update_in_backward=clip",
+     [](Graph& graph) { return update_in_backward(graph, OptimizerOptions{}, MasterWeights::kSplit); }},
+    {"update_in_backward=full_masters",
+     [](Graph& graph) {
+       return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}, MasterWeights::kFull);
+     }},
 };
 
 // "%r,%y@each_block": these values are dropped, the second one kRecomputeEachBlock.

@@ -29,6 +29,12 @@ void check_options(const RunOptions& options, RunKind kind) {
     throw_user(ExitCode::kUsage, "--model is missing; expected a Hugging Face model directory");
   if (options.threads > 4096 || options.threads < 0)
     throw_user(ExitCode::kUsage, "threads is {}; expected 0 to 4096", options.threads);
+  if (kind == RunKind::kTrain && options.update_placement == UpdatePlacement::kInBackward &&
+      options.gradient_accumulation_steps > 1)
+    throw_user(ExitCode::kUsage,
+               "update_placement in_backward with gradient_accumulation_steps {}; expected 1: the gradients of several micro-steps "
+               "must be kept until the last",
+               options.gradient_accumulation_steps);
   if (kind == RunKind::kTrain && options.max_steps < 0 && options.num_train_epochs <= 0)
     throw_user(ExitCode::kUsage, "num_train_epochs is {}; expected a number above 0 (or set max_steps)",
                options.num_train_epochs);
@@ -75,6 +81,8 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
                        .eps = options.adam_epsilon,
                        .weight_decay = options.weight_decay,
                        .max_grad_norm = options.max_grad_norm};
+  compile.update_placement = options.update_placement;
+  compile.master_weights = options.master_weights;
   compile.train = kind == RunKind::kTrain;
   compile.evaluate = evaluates;
   compile.save = kind == RunKind::kTrain;

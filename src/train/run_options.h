@@ -60,6 +60,8 @@ struct RunOptions {
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
   RecomputePolicy recompute;
+  UpdatePlacement update_placement = UpdatePlacement::kAfter;
+  MasterWeights master_weights = MasterWeights::kSplit;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   CostSource costs = CostSource::kMeasured;
   bool check_memory = false;

@@ -64,6 +64,7 @@ struct UpdateOutcome {
   int64_t supervised = 0;   // targets
   int64_t windows = 0;
   bool applied = true;
+  bool half_applied = false;     // some blocks were written before a gradient was found not finite
   int64_t first_nonfinite = -1;  // index of the first trainable parameter with a non-finite gradient
 };
 
@@ -76,13 +77,16 @@ class Trainer {
         executor_(run.compiled.plan, *run.backend, [this](const PlanOp& op) { files_.read(op, executor_); }),
         inputs_(executor_, "micro_step"),
         loss_(executor_.tensor("micro_step/loss")),
-        hyperparameters_(executor_.tensor("update/hyperparameters")),
-        control_(executor_.tensor("update/control")),
+        updates_in_backward_(run.compile_options.update_placement == UpdatePlacement::kInBackward),
+        update_phase_(updates_in_backward_ ? "micro_step" : "update"),
+        hyperparameters_(executor_.tensor(update_phase_ + "/hyperparameters")),
+        control_(executor_.tensor(update_phase_ + "/control")),
         batch_(make_batch(run.options.per_device_train_batch_size, run.options.max_length)),
         rate_{.schedule = run.options.lr_scheduler_type,
               .peak = run.options.learning_rate,
               .warmup_updates = warmup_updates(run.options.warmup_steps, run.updates),
               .total_updates = run.updates} {
+    if (updates_in_backward_) gate_ = executor_.tensor("micro_step/gate");
     if (run.options.check_memory) {
       canary_.emplace(run.compiled.plan, *run.backend);
       executor_.observe(&*canary_);
@@ -150,6 +154,7 @@ class Trainer {
       for (int64_t row = 0; row < schedule.batch; ++row)
         if (const auto window = schedule.window(index, step, row)) outcome.supervised += run_.train->targets_of(*window);
     const float inverse_tokens = 1.0f / static_cast<float>(outcome.supervised);
+    if (updates_in_backward_) write_hyperparameters(true);  // the update looks at the loss itself
 
     for (int64_t step = 0; step < schedule.accumulation; ++step) {
       batch_.windows = batch_.supervised_tokens = 0;
@@ -170,20 +175,32 @@ class Trainer {
       outcome.windows += batch_.windows;
     }
 
-    const double count = static_cast<double>(applied_ + 1);
-    last_rate_ = rate_.at(applied_);
-    const float hyperparameters[4] = {static_cast<float>(last_rate_),
-                                      static_cast<float>(1 - std::pow(run_.options.adam_beta1, count)),
-                                      static_cast<float>(1 - std::pow(run_.options.adam_beta2, count)),
-                                      std::isfinite(outcome.loss) ? 1.0f : 0.0f};
-    executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
-    executor_.run_phase("update");
+    if (!updates_in_backward_) {
+      write_hyperparameters(std::isfinite(outcome.loss));
+      executor_.run_phase("update");
+    }
     float control[4];
     executor_.read_result(control_, std::as_writable_bytes(std::span(control)));
     outcome.applied = control[1] != 0;
     outcome.grad_norm = control[2];
     outcome.first_nonfinite = static_cast<int64_t>(control[3]);
+    if (updates_in_backward_) {
+      float gate[4];
+      executor_.read_result(gate_, std::as_writable_bytes(std::span(gate)));
+      outcome.applied = gate[1] != 0;
+      outcome.half_applied = gate[1] == 0 && gate[2] > 0;
+    }
     return outcome;
+  }
+
+  void write_hyperparameters(bool loss_is_finite) {
+    const double count = static_cast<double>(applied_ + 1);
+    last_rate_ = rate_.at(applied_);
+    const float hyperparameters[4] = {static_cast<float>(last_rate_),
+                                      static_cast<float>(1 - std::pow(run_.options.adam_beta1, count)),
+                                      static_cast<float>(1 - std::pow(run_.options.adam_beta2, count)),
+                                      loss_is_finite ? 1.0f : 0.0f};
+    executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
   }
 
   void note_skipped(const UpdateOutcome& outcome) {
@@ -192,6 +209,11 @@ class Trainer {
     std::string what = "the loss";
     if (std::isfinite(outcome.loss) && outcome.first_nonfinite >= 0)
       what = fmt::format("the gradient of {}", trainable_name(static_cast<size_t>(outcome.first_nonfinite)));
+    if (outcome.half_applied)
+      throw_user(ExitCode::kNonFinite,
+                 "update {}: {} is not finite, and later blocks were updated before it was known (update_placement in_backward "
+                 "without clipping); the run ends, and the model saved last is as it was",
+                 result_.updates, what);
     observer_.note(fmt::format("update {}: {} is not finite; skipped, nothing changed ({} in a row)", result_.updates, what,
                                skipped_in_a_row_));
     if (skipped_in_a_row_ >= kMostSkippedInARow)
@@ -214,7 +236,7 @@ class Trainer {
       if (!parameter.trainable) continue;
       ++trainable;
       int32_t moved = 0;
-      executor_.read_result("update/moved." + parameter.name, std::as_writable_bytes(std::span(&moved, 1)));
+      executor_.read_result(update_phase_ + "/moved." + parameter.name, std::as_writable_bytes(std::span(&moved, 1)));
       moved_count += moved;
       if (moved == 0) still += (still.empty() ? "" : ", ") + parameter.name;
     }
@@ -301,7 +323,10 @@ class Trainer {
   ParameterFiles files_;
   Executor executor_;
   BatchInputs inputs_;
-  PlanTensorId loss_, hyperparameters_, control_;
+  PlanTensorId loss_;
+  bool updates_in_backward_;
+  std::string update_phase_;  // that holds the update's operations
+  PlanTensorId hyperparameters_, control_, gate_;
   Batch batch_;
   LearningRate rate_;
   std::optional<Canary> canary_;

@@ -111,6 +111,18 @@ void narrow_weight(const float* from, uint16_t* to, int64_t n) {
   }
 }
 
+void split_master(const float* from, uint16_t* weight, uint16_t* low, int64_t n) {
+  narrow_weight(from, weight, n);
+  for (int64_t i = 0; i < n; ++i) low[i] = std::isnan(from[i]) ? uint16_t{0} : static_cast<uint16_t>(std::bit_cast<uint32_t>(from[i]));
+}
+
+void join_master(const uint16_t* weight, const uint16_t* low, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(weight[i]) << 16 | low[i];
+    to[i] = std::bit_cast<float>(bits - ((bits & 0x8000u) << 1));
+  }
+}
+
 ParameterFiles ParameterFiles::from_scratch(const Model& model, uint64_t seed) {
   ParameterFiles files;
   files.model_ = &model;
@@ -199,7 +211,13 @@ void ParameterFiles::read(const PlanOp& op, Executor& executor) const {
     } else {
       initialize(spec, seed_, first, std::span(staging.widened, static_cast<size_t>(n)));
     }
-    if (tensor.dtype == DType::kBF16) {
+    if (op.outputs.size() == 2) {
+      auto* weight = reinterpret_cast<uint16_t*>(staging.stored);
+      split_master(staging.widened, weight, weight + n, n);
+      const auto halves = std::as_bytes(std::span(weight, static_cast<size_t>(2 * n)));
+      executor.write(id, 2 * first, halves.first(static_cast<size_t>(2 * n)));
+      executor.write(op.outputs[1], 2 * first, halves.last(static_cast<size_t>(2 * n)));
+    } else if (tensor.dtype == DType::kBF16) {
       narrow_weight(staging.widened, reinterpret_cast<uint16_t*>(staging.stored), n);
       executor.write(id, 2 * first, std::span<const std::byte>(staging.stored, static_cast<size_t>(2 * n)));
     } else {
@@ -221,13 +239,23 @@ std::vector<TensorSpec> ParameterFiles::specs() const {
 void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sink) const {
   const PlanTensorId id = op.inputs.at(0);
   const PlanTensor& tensor = executor.plan().tensor(id);
-  require(tensor.dtype == DType::kF32, "parameter {} is saved from {}", tensor.parameter, dtype_name(tensor.dtype));
+  const bool split = op.inputs.size() == 2;
+  require(tensor.dtype == (split ? DType::kBF16 : DType::kF32), "parameter {} is saved from {}", tensor.parameter,
+          dtype_name(tensor.dtype));
   const ParameterFile& file = files_.at(tensor.parameter);
   const Staging staging = staging_of(op, executor);
   const int64_t width = file_dtype_bytes(file.dtype), elements = tensor.shape.elements();
   for (int64_t first = 0; first < elements; first += staging.elements) {
     const int64_t n = std::min(staging.elements, elements - first);
-    executor.read(id, 4 * first, std::as_writable_bytes(std::span(staging.widened, static_cast<size_t>(n))));
+    if (split) {
+      auto* weight = reinterpret_cast<uint16_t*>(staging.stored);
+      const auto halves = std::as_writable_bytes(std::span(weight, static_cast<size_t>(2 * n)));
+      executor.read(id, 2 * first, halves.first(static_cast<size_t>(2 * n)));
+      executor.read(op.inputs[1], 2 * first, halves.last(static_cast<size_t>(2 * n)));
+      join_master(weight, weight + n, staging.widened, n);
+    } else {
+      executor.read(id, 4 * first, std::as_writable_bytes(std::span(staging.widened, static_cast<size_t>(n))));
+    }
     narrow(staging.widened, file.dtype, staging.stored, n);
     sink.write(file.stored_name, first * width, std::span<const std::byte>(staging.stored, static_cast<size_t>(n * width)));
   }

@@ -61,5 +61,8 @@ void save_weights(const ParameterFiles& files, Executor& executor, const std::st
 void widen(FileDType type, const std::byte* from, float* to, int64_t n);
 void narrow(const float* from, FileDType type, std::byte* to, int64_t n);
 void narrow_weight(const float* from, uint16_t* to, int64_t n);
+// A split master: narrow_weight and the 16 low bits, which together are every number exactly; a NaN stays one.
+void split_master(const float* from, uint16_t* weight, uint16_t* low, int64_t n);
+void join_master(const uint16_t* weight, const uint16_t* low, float* to, int64_t n);
 
 }  // namespace snug

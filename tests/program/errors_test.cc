@@ -745,8 +745,10 @@ TEST_F(Errors, PlanAsJsonHasEveryKeyAndAddsUp) {
 
 TEST_F(Errors, PlanNamesMasterWeightsInBf16) {
   const Json plan = plan_json_of({"--model", fixture_, "--bf16"}, kDone);
-  EXPECT_EQ(plan["categories"]["master_weights"], 4 * 72048);
+  EXPECT_EQ(plan["categories"]["master_weights"], 2 * 72048) << "the bits that the weights lack";
   EXPECT_EQ(plan["categories"]["weights"], 2 * 72048);
+  const Json full = plan_json_of({"--model", fixture_, "--bf16", "--master_weights", "full"}, kDone);
+  EXPECT_EQ(full["categories"]["master_weights"], 4 * 72048);
 }
 
 TEST_F(Errors, PlanNeedsNoWeightsEvenForAModelFarLargerThanTheMachine) {

@@ -16,6 +16,8 @@ DType element_dtype(Element element, DType activation) {
       return DType::kI32;
     case Element::kWord:
       return DType::kU32;
+    case Element::kByte:
+      return DType::kU8;
   }
   throw_internal("unknown element {}", static_cast<int>(element));
 }
@@ -50,8 +52,9 @@ std::vector<OpCase> speed_cases() {
       attention_case("attention_gpt2", gpt2, {0}, false),
       attention_case("attention_llama", llama, {0}, false),
       head_case("head", 1, 1024, 768, 50257, 1024, {.kind = Values::Kind::kTargets, .bound = 50257}),
-      adamw_case("adamw", {768, 3072}, false),
-      adamw_case("adamw_narrow", {768, 3072}, true),
+      adamw_case("adamw", {768, 3072}, AdamwWeight::kWhole),
+      adamw_case("adamw_narrow", {768, 3072}, AdamwWeight::kNarrow),
+      adamw_case("adamw_split", {768, 3072}, AdamwWeight::kSplit),
   };
 }
 

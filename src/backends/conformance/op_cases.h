@@ -21,6 +21,7 @@ enum class Element {
   kDouble,      // f64
   kIndex,       // i32
   kWord,        // u32
+  kByte,        // u8
 };
 DType element_dtype(Element element, DType activation);
 

@@ -146,10 +146,15 @@ void shrink_elements(CostSample& sample, const ElementsRule& rule) {
     if (has_bit(rule.inputs, i)) operands.push_back(&sample.inputs[i]);
   for (size_t i = 0; i < sample.outputs.size(); ++i)
     if (has_bit(rule.outputs, i)) operands.push_back(&sample.outputs[i]);
-  for (const OperandType* type : operands) element_bytes += static_cast<double>(dtype_bytes(type->dtype));
+  for (const OperandType* type : operands)
+    element_bytes += static_cast<double>(type->bytes().value) / static_cast<double>(all);
   const int64_t picked = pick(all, static_cast<double>(kTrafficBytes) / element_bytes, 4096);
   // Also a whole parameter becomes one row of elements: kernels see no shape.
-  for (OperandType* type : operands) type->shape = Shape{std::min(picked, all)};
+  // Some hold several units an element: the two bytes of a split master's low half.
+  for (OperandType* type : operands) {
+    const int64_t units = type->shape.elements() / all;
+    type->shape = units == 1 ? Shape{std::min(picked, all)} : Shape{std::min(picked, all), units};
+  }
 }
 
 // q, k, v (…) by heads and samples: tasks of (sample, kv head) are handed to threads one at a time.

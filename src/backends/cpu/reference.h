@@ -61,6 +61,7 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
   if constexpr (std::is_same_v<T, int32_t>) return DType::kI32;
   if constexpr (std::is_same_v<T, uint32_t>) return DType::kU32;
+  if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
 }
 
 // One bound operation: operands, attributes and scratch, with typed access that checks the element type.
@@ -180,6 +181,6 @@ std::span<const KernelEntry> product_entries();    // linear*
 std::span<const KernelEntry> norm_entries();       // layer_norm*, rms_norm*
 std::span<const KernelEntry> attention_entries();  // attention*
 std::span<const KernelEntry> head_entries();       // head_loss*, cross_entropy*, last_logits
-std::span<const KernelEntry> update_entries();     // sum_squares, update_control, adamw
+std::span<const KernelEntry> update_entries();     // sum_squares, update_control, update_gate, adamw
 
 }  // namespace snug::cpu::reference

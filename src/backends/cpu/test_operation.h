@@ -88,6 +88,9 @@ class TestTensor {
       case DType::kU32:
         reinterpret_cast<uint32_t*>(data())[i] = static_cast<uint32_t>(value);
         return;
+      case DType::kU8:
+        reinterpret_cast<uint8_t*>(data())[i] = static_cast<uint8_t>(value);
+        return;
       default:
         throw_internal("test tensor of {}", dtype_name(type_.dtype));
     }
@@ -104,6 +107,8 @@ class TestTensor {
         return reinterpret_cast<const int32_t*>(data())[i];
       case DType::kU32:
         return reinterpret_cast<const uint32_t*>(data())[i];
+      case DType::kU8:
+        return reinterpret_cast<const uint8_t*>(data())[i];
       default:
         throw_internal("test tensor of {}", dtype_name(type_.dtype));
     }

@@ -54,13 +54,28 @@ class SumSquaresKernel : public Kernel {
   int threads_;
 };
 
+AdamwOperands adamw_operands(const Binding& binding) {
+  AdamwOperands operands{.weight = nullptr,
+                         .copy = nullptr,
+                         .narrow = nullptr,
+                         .low = nullptr,
+                         .m = binding.outputs.at(1).as<float>(),
+                         .v = binding.outputs.at(2).as<float>(),
+                         .gradient = binding.inputs.at(3).as<float>()};
+  if (binding.attributes.integer_or("split", 0) != 0) {
+    operands.narrow = binding.outputs.at(0).as<BFloat16>();
+    operands.low = binding.outputs.at(4).as<uint16_t>();
+  } else {
+    operands.weight = binding.outputs.at(0).as<float>();
+    if (binding.attributes.integer_or("narrow", 0) != 0) operands.copy = binding.outputs.at(4).as<BFloat16>();
+  }
+  return operands;
+}
+
 class AdamwKernel : public Kernel {
  public:
   explicit AdamwKernel(const Binding& binding)
-      : operands_{binding.outputs.at(0).as<float>(), binding.outputs.at(1).as<float>(),
-                  binding.outputs.at(2).as<float>(), binding.inputs.at(3).as<float>(),
-                  binding.attributes.integer_or("narrow", 0) != 0 ? binding.outputs.at(4).as<BFloat16>()
-                                                                  : nullptr},
+      : operands_(adamw_operands(binding)),
         hyperparameters_(binding.inputs.at(4).as<float>()),
         control_(binding.inputs.at(5).as<float>()),
         moved_(binding.outputs.at(3).as<int32_t>()),
@@ -88,17 +103,19 @@ class AdamwKernel : public Kernel {
   int threads_;
 };
 
+// `gradient`: which input it is.
+template <size_t gradient>
 std::optional<std::string> gradient_refusal(const OpQuery& query, const Dispatch&) {
-  if (query.inputs[0].dtype == DType::kF32) return std::nullopt;
-  return fmt::format("sweeps f32, not {}", dtype_name(query.inputs[0].dtype));
+  if (query.inputs[gradient].dtype == DType::kF32) return std::nullopt;
+  return fmt::format("sweeps f32, not {}", dtype_name(query.inputs[gradient].dtype));
 }
 
 }  // namespace
 
 std::span<const KernelEntry> update_kernels() {
   static const KernelEntry kEntries[] = {
-      {"sum_squares", "highway", &gradient_refusal, &block_sums, &make_kernel<SumSquaresKernel>},
-      {"adamw", "highway", &gradient_refusal, &no_scratch, &make_kernel<AdamwKernel>},
+      {"sum_squares", "highway", &gradient_refusal<0>, &block_sums, &make_kernel<SumSquaresKernel>},
+      {"adamw", "highway", &gradient_refusal<3>, &no_scratch, &make_kernel<AdamwKernel>},
   };
   return kEntries;
 }

@@ -24,9 +24,9 @@ inline double add_lanes(double* lanes) {
   return lanes[0];
 }
 
-// Positions in hyperparameters and control (docs/operations.md, Update).
+// Positions in hyperparameters, control and gate (docs/operations.md, Update).
 enum HyperParameter { kLearningRate = 0, kCorrection1 = 1, kCorrection2 = 2, kLossIsFinite = 3 };
-enum Control { kClip = 0, kApply = 1, kNorm = 2, kFirstNonFinite = 3 };
+enum Control { kClip = 0, kApply = 1, kNorm = 2, kPassed = 2, kFirstNonFinite = 3 };
 
 // Scalars of one AdamW step, formed in f64 and rounded to Real as PyTorch does with Python's numbers
 // (torch/optim/adamw.py, _single_tensor_adamw).
@@ -48,11 +48,27 @@ struct AdamwScalars {
   }
 };
 
-// The arrays of one AdamW step in f32; all but the gradient are changed in place.
+// The other half of a split master: its 16 low bits. narrow_weight(x) and low_half(x) together are every finite x and
+// the infinities exactly; a NaN stays one.
+inline uint16_t low_half(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? 0 : bits & 0xFFFFu);
+}
+// From 0x8000 on, the low bits had carried into the weight.
+inline float join_halves(BFloat16 weight, uint16_t low) {
+  const uint32_t bits = static_cast<uint32_t>(weight.bits) << 16 | low;
+  return std::bit_cast<float>(bits - ((bits & 0x8000u) << 1));
+}
+
+// The arrays of one AdamW step; all but the gradient are changed in place. The weight is f32 (`weight`, and its bf16
+// `copy` or null), or split (`narrow` and `low`; `weight` is null then).
 struct AdamwOperands {
-  float *weight, *m, *v;
+  float* weight;
+  BFloat16* copy;
+  BFloat16* narrow;
+  uint16_t* low;
+  float *m, *v;
   const float* gradient;
-  BFloat16* copy;  // null without `narrow`
 };
 
 }  // namespace snug::cpu

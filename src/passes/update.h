@@ -1,0 +1,64 @@
+// passes/update.h — AdamW of a parameter as operations: what the phase `update` and the pass
+// `update_in_backward` are built of
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace snug {
+
+// What AdamW and clipping are told at compile time; the rest is in `hyperparameters` (docs/operations.md,
+// "Update").
+struct OptimizerOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0;   // of parameters with `decay`; the others get 0
+  double max_grad_norm = 1;  // 0: no clipping
+};
+
+// How the f32 master of a weight that is stored in bf16 is held. The numbers are the same.
+enum class MasterWeights : uint8_t {
+  kFull,   // `master.<parameter>` f32 beside the weight: 6 bytes an element together
+  kSplit,  // `low.<parameter>` u8(…,2), the 16 bits that the weight lacks: 4 bytes together
+};
+
+// One parameter as load, update and save see it.
+struct PlannedParameter {
+  std::string name;       // of the tensor that forward and backward read
+  std::string parameter;  // the file's name
+  Shape shape;
+  DType dtype = DType::kF32;  // of that tensor
+  bool trainable = false, decay = false;
+  MasterWeights master = MasterWeights::kSplit;
+  // A trainable parameter that is not stored in f32 has a master, whole or split.
+  bool has_full_master() const { return trainable && dtype != DType::kF32 && master == MasterWeights::kFull; }
+  bool has_split_master() const {
+    return trainable && dtype != DType::kF32 && master == MasterWeights::kSplit;
+  }
+};
+
+// The parameters of a graph in the order of its tensors. `training` false: none is trainable, so none has a
+// master or moments.
+std::vector<PlannedParameter> planned_parameters(const Graph& graph, bool training, MasterWeights master);
+
+// The state tensors of a parameter, added to `graph`: the weight itself, its master (of a split one the low bits), and a
+// moment ("m", "v").
+TensorId add_weight(Graph& graph, const PlannedParameter& parameter);
+TensorId add_master(Graph& graph, const PlannedParameter& parameter);
+TensorId add_moment(Graph& graph, const PlannedParameter& parameter, std::string_view which);
+
+// The input `hyperparameters` f32(4).
+TensorId add_hyperparameters(Graph& graph);
+
+// Appends sum_squares of the gradient of `parameter` (part kUpdate); returns the sum.
+TensorId append_sum_squares(Graph& graph, const PlannedParameter& parameter, TensorId gradient,
+                            int32_t block = -1);
+
+// Appends the adamw of a trainable parameter, whose weight is `weight` in the graph, with the master and
+// moments that it adds; returns `moved.<parameter>`.
+TensorId append_adamw(Graph& graph, const PlannedParameter& parameter, const OptimizerOptions& optimizer,
+                      TensorId weight, TensorId gradient, TensorId hyperparameters, TensorId control,
+                      int32_t block = -1);
+
+}  // namespace snug
