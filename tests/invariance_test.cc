@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "compile/budget.h"
 #include "plan/check.h"
 #include "tiny_models.h"
 #include "training_run.h"
@@ -26,8 +25,6 @@ struct Way {
   int threads = 2;
   double dropout = 0.1;
   bool check_memory = false;
-  double budget_share =
-      -1;  // from 0: the planner's plan for this share of the way from its smallest arena to keep-all
 };
 
 struct Base {
@@ -55,16 +52,6 @@ Outcome train(const Base& base, const Way& way) {
   options.recompute = way.recompute;
   options.disabled_passes = way.disabled;
   options.optimizer = {.weight_decay = 0.1, .max_grad_norm = 0.5};
-  if (way.budget_share >= 0) {
-    const cpu::CpuBackend backend(cpu::choose_dispatch(way.threads));
-    BudgetSearch search(model, options, backend.target());
-    const Bytes low = search.smallest().compiled.report.arena, range = search.keep_all().arena - low;
-    const Bytes budget =
-        low + Bytes(static_cast<int64_t>(way.budget_share * static_cast<double>(range.value)));
-    const BudgetPlan plan = search.within(budget, {.kind = RecomputePolicy::Kind::kOptimal});
-    EXPECT_TRUE(plan.fits);
-    options.choose_retentions = [retentions = plan.retentions](const Graph&) { return retentions; };
-  }
   TrainingRun run(
       model, weights,
       {.compile = options, .threads = way.threads, .rewrite = way.rewrite, .check_memory = way.check_memory});
@@ -136,19 +123,6 @@ TEST_P(Invariance, RecomputedBlocks) {
   expect_same(plain(), recomputed);
 }
 
-// What the planner chooses for eight budgets, laid out in other ways as well.
-TEST_P(Invariance, PlansOfBudgets) {
-  for (double share : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95}) {
-    SCOPED_TRACE(share);
-    const Outcome planned = train(GetParam(), {.budget_share = share});
-    EXPECT_GT(planned.operations, plain().operations) << "nothing was recomputed";
-    EXPECT_LT(planned.arena, plain().arena);
-    expect_same(plain(), planned);
-  }
-  expect_same(plain(), train(GetParam(),
-                             {.rewrite = [](Plan& plan) { shuffled_layout(plan, 5); }, .budget_share = 0.3}));
-}
-
 TEST_P(Invariance, WithoutInPlace) { expect_same(plain(), train(GetParam(), {.disabled = {"in_place"}})); }
 
 TEST_P(Invariance, WithoutFusion) {
@@ -158,8 +132,8 @@ TEST_P(Invariance, WithoutFusion) {
 }
 
 TEST_P(Invariance, RecomputedBlocksWithoutInPlaceOrFusion) {
-  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"),
-                                          .disabled = {"in_place", "fuse"}}));
+  expect_same(plain(),
+              train(GetParam(), {.recompute = parse_recompute_policy("block"), .disabled = {"in_place", "fuse"}}));
 }
 
 TEST_P(Invariance, NoTwoBuffersShareAByte) {
@@ -188,8 +162,7 @@ TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
 // No kernel touches a byte that is not its own: the canary watches real runs, and changes nothing.
 TEST_P(Invariance, UnderTheCanary) {
   expect_same(plain(), train(GetParam(), {.check_memory = true}));
-  expect_same(plain(),
-              train(GetParam(), {.recompute = parse_recompute_policy("block"), .check_memory = true}));
+  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"), .check_memory = true}));
 }
 
 // Freezing tensors leaves their bits alone, and changes none of the gradients that remain.
