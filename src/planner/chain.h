@@ -5,7 +5,8 @@
 // treats a run of `span` neighbouring blocks in one way. What its forward saves is held until the run's
 // backward is over, so the moments of a run that begins at block f hold
 //
-//   bytes saved by the runs before f  +  what the mode itself holds at that moment  +  what lives there anyway
+//   bytes saved by the runs before f  +  what the mode itself holds at that moment  +  what lives there
+//   anyway
 //
 // and a plan (a list of runs that covers the chain) fits a budget if no moment of a run and not the head's
 // holds more. This is the exact form: early blocks, under which little is saved, can use modes with a large
@@ -83,14 +84,15 @@ struct ChainPlan {
 // mode where it may not begin.
 ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes);
 
-// What a run of `mode` from `position` holds at most in its backward for the norm besides what is saved of all
-// blocks.
+// What a run of `mode` from `position` holds at most in its backward for the norm besides what is saved of
+// all blocks.
 Bytes norm_excess(const Chain& chain, const Mode& mode, size_t position);
 
 // One backward pass; two_passes.h solves chains of either sort.
 class ChainSolver {
  public:
-  // `effort` scales the limit of points. `known` plans take part at the whole chain's level, so no answer is slower than one of them that fits.
+  // `effort` scales the limit of points. `known` plans take part at the whole chain's level, so no answer is
+  // slower than one of them that fits.
   // Throws InternalError where the chain is malformed or no list of runs covers it.
   explicit ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known = {}, double effort = 1);
 

@@ -1,13 +1,13 @@
 // planner/choose.h — which forward values a micro-step keeps, so that it fits a budget and costs the fewest
 // extra seconds
 //
-// The budget counts every byte that this machine's arena holds while the micro-step runs: the graph's own state,
-// inputs and carried tensors, its values and scratch, and `outside` (moments and whatever else other phases hold
-// meanwhile). A Planner is made once a graph; each budget after that takes milliseconds.
+// The budget counts every byte that this machine's arena holds while the micro-step runs: the graph's own
+// state, inputs and carried tensors, its values and scratch, and `outside` (moments and whatever else other
+// phases hold meanwhile). A Planner is made once a graph; each budget after that takes milliseconds.
 //
-// Method: modes.h makes the chain, chain.h solves it; the plan is then taken through the real passes on the whole
-//         graph, and where that holds more bytes than the chain said, the chain gets a smaller budget (three
-//         times at most). docs/planner.md says what is certified.
+// Method: modes.h makes the chain, chain.h solves it; the plan is then taken through the real passes on the
+//         whole graph, and where that holds more bytes than the chain said, the chain gets a smaller budget
+//         (three times at most). docs/planner.md says what is certified.
 #pragma once
 
 #include <optional>

@@ -3,17 +3,18 @@
 // Why:    which values can be dropped, what that saves and costs, and what each moment holds then, all follow
 //         from the graph: a new family of models, or a new operation, costs the planner nothing.
 // Method: 1. blocks that are alike (slice.h) are priced once;
-//         2. span 1: the subsets of a block's values that are promising by an estimate (subsets.h) are priced by
-//            the real passes on a slice (price.h), then reduced to the Pareto front over saved bytes, seconds and
-//            the working sets of forward and backward;
-//         3. span 2 … k: the boundaries inside the run are dropped, with the subsets of small saved bytes, each
-//            in two forms: what is made again serves all later readers (uniform:k is this with nothing kept), or
-//            the boundaries do and everything else is made again for each block (nested recomputation);
+//         2. span 1: the subsets of a block's values that are promising by an estimate (subsets.h) are priced
+//            by the real passes on a slice (price.h), then reduced to the Pareto front over saved bytes,
+//            seconds and the working sets of forward and backward;
+//         3. span 2 … k: the boundaries inside the run are dropped, with the subsets of small saved bytes,
+//            each in two forms: what is made again serves all later readers (uniform:k is this with nothing
+//            kept), or the boundaries do and everything else is made again for each block (nested
+//            recomputation);
 //         4. the first block's input can be dropped as well where it is made of the phase's inputs;
-//         5. what lives anyway at each block is the whole graph's bytes, everything kept, less what the slices
-//            say of the same moments. So predictions for `none` are exact, and whatever lives outside the blocks
-//            is counted without being understood.
-// See:    modes_test.cc; docs/planner.md
+//         5. what lives anyway at each block is the whole graph's bytes, everything kept, less what the
+//            slices say of the same moments. So predictions for `none` are exact, and whatever lives outside
+//            the blocks is counted without being understood.
+// See:    choose_test.cc; docs/planner.md
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,8 @@ struct PricedChain {
 
 struct ChainOptions {
   Bytes outside;  // what other phases hold while this one runs, besides this graph's tensors
-  // Subsets of one sort of block: how many are priced by the passes and how many become modes, times the number of
-  // blocks; but as many as the least at least, and never more than 1024.
+  // Subsets of one sort of block: how many are priced by the passes and how many become modes, times the
+  // number of blocks; but as many as the least at least, and never more than 1024.
   size_t priced_times_blocks = 4096, least_priced = 200;
   size_t listed_times_blocks = 15000, least_listed = 150;
   size_t most_sequences = 24;  // sorts of runs of two and more blocks that are priced

@@ -84,8 +84,8 @@ Buffers with_gradients_until(const Graph& graph, Buffers buffers, End end) {
   return buffers;
 }
 
-// What a slice holds itself: a gradient counts to the end of its own block's backward, for after that it belongs to
-// what lives anyway.
+// What a slice holds itself: a gradient counts to the end of its own block's backward, for after that it
+// belongs to what lives anyway.
 Buffers own_buffers(const Graph& graph, OpPrices& prices) {
   const std::vector<int32_t> blocks = serving_blocks(graph);
   std::vector<int64_t> ends(graph.ops.size());
@@ -109,7 +109,8 @@ size_t turn_of(const Graph& graph) {
   return static_cast<size_t>(turn - graph.ops.begin());
 }
 
-// A slice whose values that are held at its turn are results: they die nowhere, and nothing takes their place.
+// A slice whose values that are held at its turn are results: they die nowhere, and nothing takes their
+// place.
 Graph holding_what_is_saved(Graph graph) {
   const size_t turn = turn_of(graph);
   std::vector<bool> made(graph.tensors.size(), false);

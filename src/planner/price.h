@@ -53,8 +53,8 @@ Sweep sweep(const Graph& graph, OpPrices& prices);
 std::vector<int32_t> serving_blocks(const Graph& graph);
 
 // Bytes and seconds of a slice after recompute(retentions) and `finish`; seconds are those of its
-// operations before and after the turn. Moments::norm only with `twice`: there a first backward, in which no saved value dies or gives
-// its place away and parameters' gradients die at once, is priced as well.
+// operations before and after the turn. Moments::norm only with `twice`: there a first backward, in which no
+// saved value dies or gives its place away and parameters' gradients die at once, is priced as well.
 struct SlicePrice {
   Bytes saved;
   std::vector<Moments> moments;  // per block of the slice

@@ -41,7 +41,8 @@ TEST(Price, SavedBytesAreThoseOfThePolicy) {
   const int64_t rows = 2 * 16, activation = rows * 32 * 4;
   const SlicePrice nothing = price(one, drop, passes, prices);
   EXPECT_EQ(nothing.saved, Bytes(activation));  // the input
-  // Input, ln_1, qkv (3), attention, middle, ln_2, and 4 + 4 of the MLP; statistics of two norms, lse of 2 heads.
+  // Input, ln_1, qkv (3), attention, middle, ln_2, and 4 + 4 of the MLP; statistics of two norms, lse of 2
+  // heads.
   const SlicePrice all = price(one, keep, passes, prices);
   EXPECT_EQ(all.saved, Bytes(16 * activation + (2 * 2 + 2) * rows * 4));
   EXPECT_GT(nothing.backward_seconds, all.backward_seconds);

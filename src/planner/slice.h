@@ -1,5 +1,5 @@
-// planner/slice.h — the blocks of a differentiated micro-step, and a few neighbours of them cut out as a graph
-// of their own
+// planner/slice.h — the blocks of a differentiated micro-step, and a few neighbours of them cut out as a
+// graph of their own
 //
 // Why:   what one treatment of a block costs is a matter of that block alone: the rest of the graph is there
 //        before, meanwhile and after, whatever the block does. So it can be priced, with the real passes, on
@@ -36,9 +36,10 @@ struct Anatomy {
 // `graph` is what differentiate leaves, before any pass that fuses or shares storage.
 Anatomy anatomy(const Graph& graph);
 
-// A run of blocks as a graph: what comes in (an operation "slice.enter", there in every slice), the forward, "slice.turn" (reads
-// what leaves, makes the gradients that come in), the backward. Both are of kind fill, the one kind whose
-// outputs are given. Shared values are inputs; gradients that another block or the outside takes are results.
+// A run of blocks as a graph: what comes in (an operation "slice.enter", there in every slice), the forward,
+// "slice.turn" (reads what leaves, makes the gradients that come in), the backward. Both are of kind fill,
+// the one kind whose outputs are given. Shared values are inputs; gradients that another block or the outside
+// takes are results.
 struct Slice {
   Graph graph;
   size_t first = 0, count = 0;                // blocks

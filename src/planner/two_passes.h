@@ -1,15 +1,15 @@
 // planner/two_passes.h — the chain's solver where the backward may run twice
 //
-// Why:    with clipping, an update inside the backward needs the norm first: the backward of all blocks runs for
-//         the norm alone, then again. Until then everything that any block saved is held, so a block's backward
-//         is not above what the runs before it saved but above what all saved, and the chain's recursion, which goes
-//         by the former, does not apply.
-// Method: the moments of the backward for the norm together need  (bytes saved of all) + (the largest excess of a
-//         run), see norm_excess. For a given largest excess x that is a chain of one backward whose head holds x
-//         at least and whose runs are those of excess <= x. A level is such an x: all values that runs have, or
-//         as many of them as there is time for. The best plan is the best of all levels'.
-// Bound:  a plan whose largest excess lies between two levels is at least as slow as the bound of the upper level
-//         at the budget plus the distance of the two. The least of these holds for every plan.
+// Why:    with clipping, an update inside the backward needs the norm first: the backward of all blocks runs
+//         for the norm alone, then again. Until then everything that any block saved is held, so a block's
+//         backward is not above what the runs before it saved but above what all saved, and the chain's
+//         recursion, which goes by the former, does not apply.
+// Method: the moments of the backward for the norm together need  (bytes saved of all) + (the largest excess
+//         of a run), see norm_excess. For a given largest excess x that is a chain of one backward whose head
+//         holds x at least and whose runs are those of excess <= x. A level is such an x: all values that
+//         runs have, or as many of them as there is time for. The best plan is the best of all levels'.
+// Bound:  a plan whose largest excess lies between two levels is at least as slow as the bound of the upper
+//         level at the budget plus the distance of the two. The least of these holds for every plan.
 // See:    two_passes_test.cc
 #pragma once
 
