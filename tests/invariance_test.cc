@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "plan/check.h"
+#include "planner/choose.h"
 #include "tiny_models.h"
 #include "training_run.h"
 
@@ -25,6 +26,8 @@ struct Way {
   int threads = 2;
   double dropout = 0.1;
   bool check_memory = false;
+  double budget_share =
+      -1;  // from 0: the planner's plan for this share of the way from its smallest arena to keep-all
 };
 
 struct Base {
@@ -52,6 +55,18 @@ Outcome train(const Base& base, const Way& way) {
   options.recompute = way.recompute;
   options.disabled_passes = way.disabled;
   options.optimizer = {.weight_decay = 0.1, .max_grad_norm = 0.5};
+  if (way.budget_share >= 0) {
+    const cpu::CpuBackend backend(cpu::choose_dispatch(way.threads));
+    planner::Planner planner(
+        differentiated_micro_step(model, options), backend.target(),
+        [&](Graph& graph) { finish_micro_step(graph, options); }, Bytes(0));
+    const Bytes low = planner.smallest_budget();
+    const Bytes range = planner.outcome(Retentions(planner.graph().tensors.size())).peak - low;
+    const auto choice = planner.choose(
+        low + Bytes(static_cast<int64_t>(way.budget_share * static_cast<double>(range.value))));
+    require(choice.has_value(), "no plan at share {}", way.budget_share);
+    options.choose_retentions = [retentions = choice->retentions](const Graph&) { return retentions; };
+  }
   TrainingRun run(
       model, weights,
       {.compile = options, .threads = way.threads, .rewrite = way.rewrite, .check_memory = way.check_memory});
@@ -123,6 +138,18 @@ TEST_P(Invariance, RecomputedBlocks) {
   expect_same(plain(), recomputed);
 }
 
+// What the planner chooses for eight budgets, laid out in other ways as well.
+TEST_P(Invariance, PlansOfBudgets) {
+  for (double share : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95}) {
+    SCOPED_TRACE(share);
+    const Outcome planned = train(GetParam(), {.budget_share = share});
+    EXPECT_GT(planned.operations, plain().operations) << "nothing was recomputed";
+    expect_same(plain(), planned);
+  }
+  expect_same(plain(), train(GetParam(),
+                             {.rewrite = [](Plan& plan) { shuffled_layout(plan, 5); }, .budget_share = 0.3}));
+}
+
 TEST_P(Invariance, WithoutInPlace) { expect_same(plain(), train(GetParam(), {.disabled = {"in_place"}})); }
 
 TEST_P(Invariance, WithoutFusion) {
@@ -132,8 +159,8 @@ TEST_P(Invariance, WithoutFusion) {
 }
 
 TEST_P(Invariance, RecomputedBlocksWithoutInPlaceOrFusion) {
-  expect_same(plain(),
-              train(GetParam(), {.recompute = parse_recompute_policy("block"), .disabled = {"in_place", "fuse"}}));
+  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"),
+                                          .disabled = {"in_place", "fuse"}}));
 }
 
 TEST_P(Invariance, NoTwoBuffersShareAByte) {
@@ -162,7 +189,8 @@ TEST_P(Invariance, EachNumberOfThreadsRepeatsItself) {
 // No kernel touches a byte that is not its own: the canary watches real runs, and changes nothing.
 TEST_P(Invariance, UnderTheCanary) {
   expect_same(plain(), train(GetParam(), {.check_memory = true}));
-  expect_same(plain(), train(GetParam(), {.recompute = parse_recompute_policy("block"), .check_memory = true}));
+  expect_same(plain(),
+              train(GetParam(), {.recompute = parse_recompute_policy("block"), .check_memory = true}));
 }
 
 // Freezing tensors leaves their bits alone, and changes none of the gradients that remain.

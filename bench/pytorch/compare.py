@@ -53,8 +53,16 @@ def result_of(name, output):
     sys.exit(f"{name}: printed no JSON object with tokens_per_second and peak_bytes")
 
 
+# Exit code of Snug's programs for a plan that does not fit its budget.
+DOES_NOT_FIT = 4
+
+
 def measure(name, command):
+    """Runs one turn and returns its result; None where the program refused because the budget is too small."""
     shown = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True)
+    if shown.returncode == DOES_NOT_FIT:
+        print(json.dumps({"turn_of": name, "fits": False}), flush=True)
+        return None
     if shown.returncode != 0:
         sys.exit(f"{name}: exit code {shown.returncode}")
     result = result_of(name, shown.stdout)

@@ -103,18 +103,22 @@ std::vector<Kind> mean_kinds(const std::vector<Timed>& updates) {
 
 Json describe(const StepOptions& options, const Model& model, const cpu::CpuBackend& backend) {
   const cpu::Dispatch& dispatch = backend.target().dispatch();
-  return Json{{"model", options.model},
-              {"blocks", model.blocks},
-              {"parameters", parameter_count(model)},
-              {"batch", options.batch},
-              {"length", options.length},
-              {"accumulation", options.accumulation},
-              {"precision", options.precision == Precision::kBF16 ? "bf16" : "fp32"},
-              {"recompute", to_string(options.recompute)},
-              {"dispatch", cpu::cpu_class_name(dispatch.cpu_class)},
-              {"dispatch_reason", dispatch.reason},
-              {"threads", dispatch.threads},
-              {"onednn", cpu::onednn_version()}};
+  return Json{
+      {"model", options.model},
+      {"blocks", model.blocks},
+      {"parameters", parameter_count(model)},
+      {"batch", options.batch},
+      {"length", options.length},
+      {"accumulation", options.accumulation},
+      {"precision", options.precision == Precision::kBF16 ? "bf16" : "fp32"},
+      {"recompute", options.smallest ? "optimal, smallest"
+                    : options.memory ? fmt::format("optimal in {}", format_bytes(*options.memory))
+                                     : to_string(options.recompute)},
+      {"update_placement", options.update_placement == UpdatePlacement::kAfter ? "after" : "in_backward"},
+      {"dispatch", cpu::cpu_class_name(dispatch.cpu_class)},
+      {"dispatch_reason", dispatch.reason},
+      {"threads", dispatch.threads},
+      {"onednn", cpu::onednn_version()}};
 }
 
 std::string headline(const Json& run) {
@@ -128,11 +132,11 @@ std::string headline(const Json& run) {
       run["onednn"].get<std::string>());
 }
 
-int bench_plan(const StepOptions& options, const Model& model, const cpu::CpuBackend& backend) {
+int bench_plan(const StepOptions& options, const Model& model, cpu::CpuBackend& backend) {
   std::vector<double> seconds, layout_seconds;
   Compiled compiled;
   for (int64_t i = 0; i < options.steps; ++i) {
-    compiled = compile(model, compile_options(options), backend.target());
+    compiled = compile_step(options, model, backend);
     seconds.push_back(compiled.report.seconds);
     layout_seconds.push_back(compiled.report.layout_seconds);
   }
@@ -201,7 +205,7 @@ void print_report(const Json& result, const std::vector<Timed>& updates, const s
 
 int bench_step(const StepOptions& options, const Model& model, cpu::CpuBackend& backend, Start start) {
   const cpu::Dispatch& dispatch = backend.target().dispatch();
-  const Compiled compiled = compile(model, compile_options(options), backend.target());
+  const Compiled compiled = compile_step(options, model, backend);
   start.plan = compiled.report.seconds;
   malloc_trim(0);
   const Reserve reserve = compute_reserve(process_memory(), compiled.report.arena, dispatch.threads,

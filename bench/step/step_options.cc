@@ -48,7 +48,8 @@ StepOptions parse_step_options(int count, char** arguments) {
     }
     const auto counted = counts.find(option);
     const bool known = counted != counts.end() || option == "--model" || option == "--weights" ||
-                       option == "--huge_pages" || option == "--precision" || option == "--recompute";
+                       option == "--huge_pages" || option == "--precision" || option == "--recompute" ||
+                       option == "--memory" || option == "--update_placement" || option == "--max_grad_norm";
     if (!known) throw_user(ExitCode::kUsage, "{} is no option\n{}", option, step_usage());
     if (++i == count) throw_user(ExitCode::kUsage, "{} has no value\n{}", option, step_usage());
     const std::string_view value = arguments[i];
@@ -65,17 +66,30 @@ StepOptions parse_step_options(int count, char** arguments) {
     } else if (option == "--precision") {
       options.precision =
           parse_choice<Precision>(option, value, {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}});
+    } else if (option == "--memory") {
+      options.smallest = value == "smallest";
+      if (!options.smallest) options.memory = parse_bytes(value);
+    } else if (option == "--update_placement") {
+      options.update_placement = parse_choice<UpdatePlacement>(
+          option, value, {{"after", UpdatePlacement::kAfter}, {"in_backward", UpdatePlacement::kInBackward}});
+    } else if (option == "--max_grad_norm") {
+      options.max_grad_norm = static_cast<double>(parse_count(option, value, 0));
     } else {
       options.recompute = parse_recompute_policy(value);
     }
   }
+  if (needs_budget(options.recompute))
+    throw_user(ExitCode::kUsage, "--recompute is {}; expected a policy without a budget, or --memory instead",
+               to_string(options.recompute));
   return options;
 }
 
 std::string step_usage() {
   return "usage: snug_bench_step [--model gpt2|smollm2|tiny] [--blocks N] [--batch 4] [--length 1024] "
          "[--precision fp32|bf16]\n"
-         "                       [--recompute none|block|uniform:K|selective:LIST] [--accumulation 1]\n"
+         "                       [--recompute none|block|uniform:K|selective:LIST | --memory SIZE|smallest]\n"
+         "                       [--accumulation 1] [--update_placement after|in_backward] [--max_grad_norm "
+         "1]\n"
          "                       [--steps 3] [--tries 5] [--threads 0]\n"
          "                       [--weights DIR]\n"
          "                       [--huge_pages system|on|off] [--plan_only] [--json]";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/allocator.h"
@@ -16,12 +17,16 @@ struct StepOptions {
   int64_t batch = 4, length = 1024, accumulation = 1;
   Precision precision = Precision::kF32;
   RecomputePolicy recompute;
-  int64_t steps = 3;    // timed updates, or plans with plan_only
-  int64_t tries = 5;    // most measurements of one update
-  int64_t threads = 0;  // 0: what affinity and the cgroup's quota allow
-  std::string weights;  // model directory to load from; empty: initial weights from a seed
+  std::optional<Bytes> memory;  // budget of the process: recompute policy optimal within it
+  bool smallest = false;        // the smallest budget that works
+  UpdatePlacement update_placement = UpdatePlacement::kAfter;
+  double max_grad_norm = 1;               // 0: no clipping
+  int64_t steps = 3;                      // timed updates, or plans with plan_only
+  int64_t tries = 5;                      // most measurements of one update
+  int64_t threads = 0;                    // 0: what affinity and the cgroup's quota allow
+  std::string weights;                    // model directory to load from; empty: initial weights from a seed
   HugePages huge_pages = HugePages::kOn;  // of the arena, as in `snug train`
-  bool plan_only = false;                     // time planning alone; no weight and no arena exists
+  bool plan_only = false;                 // time planning alone; no weight and no arena exists
   bool json = false;
 };
 

@@ -5,6 +5,10 @@
 #include <span>
 
 #include "base/errors.h"
+#include "compile/budget.h"
+#include "observe/process_memory.h"
+#include "observe/reserve.h"
+#include "train/costs.h"
 
 namespace snug::bench {
 namespace {
@@ -37,32 +41,61 @@ CompileOptions compile_options(const StepOptions& options) {
   compile.accumulation = options.accumulation;
   compile.precision = options.precision;
   compile.recompute = options.recompute;
+  compile.update_placement = options.update_placement;
+  compile.optimizer.max_grad_norm = options.max_grad_norm;
   return compile;
+}
+
+Compiled compile_step(const StepOptions& options, const Model& model, cpu::CpuBackend& backend) {
+  if (!options.memory && !options.smallest) return compile(model, compile_options(options), backend.target());
+  CostsReport costs;
+  const Compiled keep_all = compile_by_costs(
+      backend, CostSource::kMeasured, options.memory.value_or(memory_allowance().bytes),
+      [&](const Target& target) { return compile(model, compile_options(options), target); }, costs);
+  BudgetSearch search(model, compile_options(options), backend.target());
+  if (options.smallest) return search.smallest().compiled;
+  const Reserve reserve =
+      compute_reserve(process_memory(), keep_all.report.arena, backend.target().dispatch().threads,
+                      kGrowthAllowance + backend.library_bytes(keep_all.plan));
+  BudgetPlan plan =
+      search.within(arena_within(*options.memory, reserve), {.kind = RecomputePolicy::Kind::kOptimal});
+  if (!plan.fits)
+    throw_user(ExitCode::kDoesNotFit, "--memory is {}; the smallest arena is {}, beside a reserve of {}",
+               format_bytes(*options.memory), format_bytes(plan.compiled.report.arena),
+               format_bytes(reserve.total()));
+  return std::move(plan.compiled);
 }
 
 Updates::Updates(const StepOptions& options, const Model& model, Executor& executor)
     : executor_(executor),
       inputs_(executor, "micro_step"),
       loss_(executor.tensor("micro_step/loss")),
-      hyperparameters_(executor.tensor("update/hyperparameters")),
+      updates_in_backward_(options.update_placement == UpdatePlacement::kInBackward),
+      hyperparameters_(
+          executor.tensor(updates_in_backward_ ? "micro_step/hyperparameters" : "update/hyperparameters")),
       batch_(random_batch(options.batch, options.length, model.vocabulary)),
       accumulation_(options.accumulation) {}
 
 double Updates::run() {
   const float inverse_tokens = 1.0f / static_cast<float>(tokens());
+  const double count = static_cast<double>(++updates_);
+  const float hyperparameters[4] = {1e-4f, static_cast<float>(1 - std::pow(0.9, count)),
+                                    static_cast<float>(1 - std::pow(0.999, count)), 1.0f};
+  const auto write_hyperparameters = [&] {
+    executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
+  };
   double sum = 0;
   for (int64_t step = 0; step < accumulation_; ++step) {
     inputs_.write(executor_, batch_, inverse_tokens);
+    if (updates_in_backward_) write_hyperparameters();
     executor_.run_phase("micro_step", step);
     float loss = 0;
     executor_.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
     sum += loss;
   }
   require(std::isfinite(sum), "the loss of update {} is not finite", updates_);
-  const double count = static_cast<double>(++updates_);
-  const float hyperparameters[4] = {1e-4f, static_cast<float>(1 - std::pow(0.9, count)),
-                                    static_cast<float>(1 - std::pow(0.999, count)), 1.0f};
-  executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
+  if (updates_in_backward_) return sum;
+  write_hyperparameters();
   executor_.run_phase("update");
   return sum;
 }

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "compile/options.h"
+#include "backends/cpu/backend.h"
+#include "compile/pipeline.h"
 #include "data/windows.h"
 #include "models/model.h"
 #include "runtime/executor.h"
@@ -16,6 +17,10 @@ namespace snug::bench {
 double median(std::vector<double> values);
 
 CompileOptions compile_options(const StepOptions& options);
+
+// The plan that the options ask for: of a named policy, or the fastest within --memory by measured costs. Throws
+// UserError(kDoesNotFit) where none fits.
+Compiled compile_step(const StepOptions& options, const Model& model, cpu::CpuBackend& backend);
 
 // What an update does, again and again on the same batch.
 class Updates {
@@ -30,7 +35,9 @@ class Updates {
  private:
   Executor& executor_;
   BatchInputs inputs_;
-  PlanTensorId loss_, hyperparameters_;
+  PlanTensorId loss_;
+  bool updates_in_backward_;
+  PlanTensorId hyperparameters_;
   Batch batch_;
   int64_t accumulation_;
   int64_t updates_ = 0;

@@ -3,6 +3,7 @@
 #include "base/errors.h"
 #include "cli/commands.h"
 #include "formats/byte_tokenizer.h"
+#include "train/fit.h"
 #include "train/generator.h"
 
 namespace snug {

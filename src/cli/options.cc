@@ -342,7 +342,7 @@ std::vector<OptionInfo> make_options() {
                         "but what leaves a block. uniform:K: all but what leaves every K-th block. "
                         "selective:LIST: what attention, norm, activation, mlp or projection make inside a "
                         "block. memory: the largest, until the budget holds. heuristic: the cheapest a byte, "
-                        "until it holds. optimal: what the planner finds fastest in it."};
+                        "until it holds. optimal: what the planner finds fastest in it; nothing where everything fits."};
     info.name = "recompute";
     info.set = [](ProgramOptions& o, const std::string& value) {
       o.run.recompute = parse_recompute_policy(value);
@@ -355,18 +355,6 @@ std::vector<OptionInfo> make_options() {
       {.group = memory, .commands = kTraining, .help = "Same as --recompute block."}, [](RunOptions& o, bool on) {
         o.recompute.kind = on ? RecomputePolicy::Kind::kBlock : RecomputePolicy::Kind::kNone;
       }));
-  {
-    OptionInfo info{.group = memory,
-                    .value = "N",
-                    .commands = kModelCommands,
-                    .help = "Threads. 0: what affinity and the cgroup's CPU quota allow."};
-    info.name = "threads";
-    info.set = [](ProgramOptions& o, const std::string& value) {
-      o.run.threads = read_number<int>(value, 0, 4096, "a whole number from 0 to 4096");
-    };
-    info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.threads); };
-    add(info);
-  }
   add(choice<UpdatePlacement>(
       "update_placement", &RunOptions::update_placement,
       {{"after", UpdatePlacement::kAfter}, {"in_backward", UpdatePlacement::kInBackward}},
@@ -383,6 +371,18 @@ std::vector<OptionInfo> make_options() {
        .commands = kTraining,
        .help = "fp32 masters of bf16 weights. split: the 16 bits that each weight lacks (4 bytes together); "
                "full: a whole fp32 beside it (6): the same bits."}));
+  {
+    OptionInfo info{.group = memory,
+                    .value = "N",
+                    .commands = kModelCommands,
+                    .help = "Threads. 0: what affinity and the cgroup's CPU quota allow."};
+    info.name = "threads";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.threads = read_number<int>(value, 0, 4096, "a whole number from 0 to 4096");
+    };
+    info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.run.threads); };
+    add(info);
+  }
   add(choice<CostSource>(
       "costs", &RunOptions::costs,
       {{"measured", CostSource::kMeasured}, {"roofline", CostSource::kRoofline}},
@@ -474,6 +474,28 @@ std::vector<OptionInfo> make_options() {
     info.name = "json";
     info.set = [](ProgramOptions& o, const std::string& value) { o.json = read_bool(value); };
     info.get = [](const ProgramOptions& o) { return std::string(o.json ? "true" : "false"); };
+    add(info);
+  }
+  {
+    OptionInfo info{.group = program,
+                    .commands = kPlan,
+                    .help = "Show memory against speed from the smallest budget that works to keeping everything, with the "
+                            "named policies, as a table and a plot.",
+                    .saved = false};
+    info.name = "sweep";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.sweep = read_bool(value); };
+    info.get = [](const ProgramOptions& o) { return std::string(o.sweep ? "true" : "false"); };
+    add(info);
+  }
+  {
+    OptionInfo info{.group = program,
+                    .value = "FILE",
+                    .commands = kPlan,
+                    .help = "Draw the sweep into FILE, a standalone SVG.",
+                    .saved = false};
+    info.name = "sweep_svg";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.sweep_svg = value; };
+    info.get = [](const ProgramOptions& o) { return o.sweep_svg; };
     add(info);
   }
   {

@@ -23,6 +23,8 @@ enum Command : unsigned { kPlan = 1, kTrain = 2, kEval = 4, kGenerate = 8, kInsp
 struct ProgramOptions {
   RunOptions run;
   bool json = false;         // plan, version: one JSON object instead of the table
+  bool sweep = false;        // plan: memory against speed, from the smallest budget that works to keeping everything
+  std::string sweep_svg;     // plan: the same drawn into this file
   std::string at = "final";  // inspect: which pass, or layout, kernels, plan
   std::string phase;         // inspect: which phase
 };

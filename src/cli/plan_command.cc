@@ -1,24 +1,51 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 
+#include "base/file.h"
 #include "cli/commands.h"
-#include "train/prepare.h"
+#include "train/fit.h"
 
 namespace snug {
+namespace {
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+void sweep(const Prepared& run, const ProgramOptions& options) {
+  const Frontier frontier = frontier_of(run);
+  std::printf("%s\n%s", frontier_plot(frontier, terminal_columns()).c_str(),
+              frontier_table(frontier).c_str());
+  if (options.sweep_svg.empty()) return;
+  write_file(options.sweep_svg, frontier_svg(frontier));
+  std::printf("Drawn in %s\n", options.sweep_svg.c_str());
+}
+
+}  // namespace
 
 int plan_command(const ProgramOptions& options) {
   Prepared run = prepare(options.run, RunKind::kTrain);
+  if (options.sweep || !options.sweep_svg.empty()) {
+    sweep(run, options);
+    return static_cast<int>(ExitCode::kSuccess);
+  }
   const ExitCode code = run.summary.fits ? ExitCode::kSuccess : ExitCode::kDoesNotFit;
   if (options.json) {
     std::printf("%s\n", plan_json(run.summary).dump(2).c_str());
     return static_cast<int>(code);
   }
-  std::printf("%s%s", plan_table(run.summary).c_str(), costs_line(run.costs).c_str());
+  std::printf("%s\n%s\n%s", plan_table(run.summary).c_str(), choices_table(run.summary).c_str(),
+              costs_line(run.costs).c_str());
   if (run.options.memory && *run.options.memory > run.allowance.bytes)
     std::printf("Note: %s now allows this process only %s; train would refuse this budget here.\n",
                 run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str());
   if (!run.options.memory)
     std::printf("No --memory was given: the budget is what %s allows (%s) minus a margin of %s.\n",
-                run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str(), format_bytes(run.margin).c_str());
+                run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str(),
+                format_bytes(run.margin).c_str());
   if (!run.summary.fits) {
     std::fflush(stdout);
     require_plan_fits(run, true);  // the words that train would refuse with

@@ -53,14 +53,41 @@ void check_options(const CompileOptions& options) {
     throw_user(ExitCode::kUsage,
                "nothing to plan for: expected at least one of train, evaluate and generate_lengths");
   if (needs_budget(options.recompute) && !options.choose_retentions)
-    throw_user(ExitCode::kUsage,
-               "recompute: policy {} chooses by a memory budget, which this plan has not; expected none, block, "
-               "uniform:K or selective:LIST",
-               to_string(options.recompute));
+    throw_user(
+        ExitCode::kUsage,
+        "recompute: policy {} chooses by a memory budget, which this plan has not; expected none, block, "
+        "uniform:K or selective:LIST",
+        to_string(options.recompute));
   for (const std::string& pass : options.disabled_passes)
     if (std::find(kOptionalPasses.begin(), kOptionalPasses.end(), pass) == kOptionalPasses.end())
       throw_user(ExitCode::kUsage, "disabled_passes: '{}' is no optional pass; expected one of {}", pass,
                  fmt::join(kOptionalPasses, ", "));
+}
+
+// What follows `recompute`, and why each stands where it does.
+struct LaterPass {
+  std::string_view name;
+  std::function<bool(Graph&)> rewrite;
+};
+std::vector<LaterPass> later_passes(const CompileOptions& options, bool trains) {
+  std::vector<LaterPass> passes;
+  // Uses are final from here on, so pairs can be judged by them. One of these two is of no effect.
+  if (!options.plain) passes.push_back({"fuse", fuse});
+  if (options.plain) passes.push_back({"decompose", decompose});
+  // After decompose: whichever operations make the gradients now get the accumulators.
+  if (trains && options.accumulation > 1) passes.push_back({"accumulate", accumulate});
+  // After all that adds uses of weights: each is written right after its last.
+  if (trains && options.update_placement == UpdatePlacement::kInBackward)
+    passes.push_back({"update_in_backward", [&options](Graph& g) {
+                        return update_in_backward(g, options.optimizer, options.master_weights);
+                      }});
+  // Last: an alias is only right as long as nobody adds a use.
+  passes.push_back({"in_place", in_place});
+  return passes;
+}
+
+DType stored_type(const CompileOptions& options) {
+  return options.precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
 // The passes over one graph of the model, and why each stands where it does.
@@ -70,8 +97,7 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
   Graph graph = runner.build([&] { return build_forward(model, purpose, batch, length); });
 
   // Types first: everything that later passes append takes its type from what is there.
-  const DType type = options.precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
-  runner.run("cast", graph, [&](Graph& g) { return cast(g, type); });
+  runner.run("cast", graph, [&](Graph& g) { return cast(g, stored_type(options)); });
   // Now the backward exists, and with it the knowledge of what is needed until when.
   if (trains) runner.run("differentiate", graph, differentiate);
   // Before anything is fused or shares storage: it clones forward operations, which must still be free of
@@ -81,18 +107,7 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
       return recompute(
           g, options.choose_retentions ? options.choose_retentions(g) : retentions(g, options.recompute));
     });
-  // Uses are final from here on, so pairs can be judged by them. One of these two is of no effect.
-  if (!options.plain) runner.run("fuse", graph, fuse);
-  if (options.plain) runner.run("decompose", graph, decompose);
-  // After decompose: whichever operations make the gradients now get the accumulators.
-  if (trains && options.accumulation > 1) runner.run("accumulate", graph, accumulate);
-  // After all that adds uses of weights: each is written right after its last.
-  if (trains && options.update_placement == UpdatePlacement::kInBackward)
-    runner.run("update_in_backward", graph, [&](Graph& g) {
-      return update_in_backward(g, options.optimizer, options.master_weights);
-    });
-  // Last: an alias is only right as long as nobody adds a use.
-  runner.run("in_place", graph, in_place);
+  for (const LaterPass& pass : later_passes(options, trains)) runner.run(pass.name, graph, pass.rewrite);
   return graph;
 }
 
@@ -133,6 +148,23 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
 }  // namespace
 
 std::span<const std::string_view> optional_passes() { return kOptionalPasses; }
+
+Graph differentiated_micro_step(const Model& model, const CompileOptions& options) {
+  Graph graph = build_forward(model, Purpose::kTrain, options.batch, options.length);
+  cast(graph, stored_type(options));
+  differentiate(graph);
+  return graph;
+}
+
+void finish_micro_step(Graph& graph, const CompileOptions& options,
+                       std::span<const std::string_view> without) {
+  for (const LaterPass& pass : later_passes(options, true)) {
+    const auto named = [&](std::string_view name) { return name == pass.name; };
+    if (std::none_of(without.begin(), without.end(), named) &&
+        std::none_of(options.disabled_passes.begin(), options.disabled_passes.end(), named))
+      pass.rewrite(graph);
+  }
+}
 
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target) {
   const Clock::time_point start = Clock::now();

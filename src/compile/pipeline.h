@@ -47,6 +47,14 @@ struct Compiled {
 // fault.
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target);
 
+// The micro-step between `differentiate` and `recompute`: what retentions are chosen for.
+Graph differentiated_micro_step(const Model& model, const CompileOptions& options);
+
+// The passes that follow `recompute`, bare: no verifier, timer or observer. For a planner that prices many small
+// graphs. Passes named in `without` are left out, as those that the options disable.
+void finish_micro_step(Graph& graph, const CompileOptions& options,
+                       std::span<const std::string_view> without = {});
+
 // The passes that disabled_passes may name. Without them the numbers are the same; the plan needs more bytes.
 std::span<const std::string_view> optional_passes();
 

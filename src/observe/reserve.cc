@@ -25,4 +25,9 @@ Bytes planned_process_peak(Bytes arena, const Reserve& reserve) {
   return std::max(arena + reserve.total(), reserve.peak_so_far);
 }
 
+Bytes arena_within(Bytes budget, const Reserve& reserve) {
+  const Bytes room = std::max(Bytes(0), budget - (reserve.total() - reserve.page_tables));
+  return std::max(Bytes(0), room - page_tables_for(room));
+}
+
 }  // namespace snug

@@ -43,4 +43,8 @@ Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads,
 // What the process is planned to hold at most.
 Bytes planned_process_peak(Bytes arena, const Reserve& reserve);
 
+// The largest arena beside which the process stays within `budget`, whatever arena `reserve` was made for; 0 where
+// none does.
+Bytes arena_within(Bytes budget, const Reserve& reserve);
+
 }  // namespace snug

@@ -75,5 +75,18 @@ void expect_plan_holds(HugePages huge_pages) {
 TEST(Reserve, HoldsWithSmallPages) { expect_plan_holds(HugePages::kOff); }
 TEST(Reserve, HoldsWithHugePages) { expect_plan_holds(HugePages::kOn); }
 
+TEST(Reserve, ArenaWithinABudgetLeavesRoomForItsOwnPageTables) {
+  Reserve reserve;
+  reserve.resident = 40 * kMiB;
+  reserve.kernel_stacks = kMiB;
+  reserve.page_tables = 5 * kMiB;  // of another arena
+  const Bytes arena = arena_within(kGiB, reserve);
+  reserve.page_tables = page_tables_for(arena);
+  EXPECT_LE(planned_process_peak(arena, reserve), kGiB);
+  EXPECT_GE(planned_process_peak(arena, reserve), kGiB - 64 * kKiB);
+  EXPECT_EQ(arena_within(41 * kMiB, reserve), Bytes(0));
+  EXPECT_EQ(arena_within(Bytes(1), reserve), Bytes(0));
+}
+
 }  // namespace
 }  // namespace snug

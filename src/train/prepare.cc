@@ -10,6 +10,7 @@
 #include "formats/byte_tokenizer.h"
 #include "formats/token_shard.h"
 #include "models/load_model.h"
+#include "train/fit.h"
 #include "train/size_options.h"
 
 namespace snug {
@@ -68,6 +69,26 @@ void check_tokenizer(const RunOptions& options) {
   require_byte_tokenizer(options.model);
 }
 
+// Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
+Compiled compile_run(const Model& model, const RunOptions& options, RunKind kind, bool evaluates, const Target& target,
+                     const std::string& config_path) {
+  const auto plan_with = [&](const RunOptions& tried) {
+    if (kind == RunKind::kTrain)  // what reports and schedules count
+      checked_mul(checked_mul(tried.per_device_train_batch_size, tried.gradient_accumulation_steps), tried.max_length);
+    return compile(model, compile_options(tried, model, kind, evaluates), target);
+  };
+  try {
+    return plan_with(options);
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::kUsage) throw;
+    RunOptions usual;
+    usual.max_length = std::min<int64_t>(1024, model.max_positions);
+    explain_sizes(options, usual, config_path, error, plan_with);
+  }
+}
+
+}  // namespace
+
 CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates) {
   CompileOptions compile;
   compile.batch = options.per_device_train_batch_size;
@@ -75,7 +96,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   compile.eval_batch = options.per_device_eval_batch_size;
   compile.accumulation = options.gradient_accumulation_steps;
   compile.precision = options.precision;
-  compile.recompute = options.recompute;
+  if (!needs_budget(options.recompute)) compile.recompute = options.recompute;
   compile.optimizer = {.beta1 = options.adam_beta1,
                        .beta2 = options.adam_beta2,
                        .eps = options.adam_epsilon,
@@ -95,40 +116,10 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   return compile;
 }
 
-// Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
-Compiled compile_run(const Model& model, const RunOptions& options, RunKind kind, bool evaluates, const Target& target,
-                     const std::string& config_path) {
-  const auto plan_with = [&](const RunOptions& tried) {
-    if (kind == RunKind::kTrain)  // what reports and schedules count
-      checked_mul(checked_mul(tried.per_device_train_batch_size, tried.gradient_accumulation_steps), tried.max_length);
-    return compile(model, compile_options(tried, model, kind, evaluates), target);
-  };
-  try {
-    return plan_with(options);
-  } catch (const UserError& error) {
-    if (error.code() != ExitCode::kUsage) throw;
-    RunOptions usual;
-    usual.max_length = std::min<int64_t>(1024, model.max_positions);
-    explain_sizes(options, usual, config_path, error, plan_with);
-  }
-}
-
-// What lies outside the arena of `plan`: what is there now, and what libraries will take while an operation runs
-// (base/library_pool.h keeps it from growing beyond).
 Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside) {
   return compute_reserve(outside, plan.memories.at(0).arena_bytes, backend.target().dispatch().threads,
                          kGrowthAllowance + backend.library_bytes(plan));
 }
-
-// The process peak of the same run with other options; the reserve but for the arena's page tables stays what it is.
-Bytes peak_with(const Prepared& run, const RunOptions& options) {
-  const CompileOptions changed = compile_options(options, run.model, run.kind, run.compile_options.evaluate);
-  const Compiled compiled = compile(run.model, changed, run.backend->target());
-  return planned_process_peak(compiled.plan.memories.at(0).arena_bytes,
-                              reserve_beside(compiled.plan, *run.backend, run.outside));
-}
-
-}  // namespace
 
 Prepared prepare(const RunOptions& given, RunKind kind) {
   check_options(given, kind);
@@ -188,98 +179,9 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
   run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
   run.margin = run.options.memory ? Bytes(0) : margin_below(run.allowance.bytes);
   run.budget = run.options.memory.value_or(run.allowance.bytes - run.margin);
-  const int64_t tokens = kind == RunKind::kTrain ? run.schedule.windows_per_update() * run.options.max_length : 0;
-  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));
+  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, 0, parameter_count(run.model));
+  fit_to_budget(run);
   return run;
-}
-
-Bytes fixed_bytes(const Prepared& run) {
-  Bytes state;
-  for (const PlanTensor& tensor : run.compiled.plan.tensors)
-    if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
-  // The reserve beside an arena that holds the state alone.
-  return state + run.reserve.total() - run.reserve.page_tables + page_tables_for(state);
-}
-
-std::vector<Change> changes_that_help(const Prepared& run) {
-  if (run.kind != RunKind::kTrain) return {};
-  const bool state_alone_is_too_much = fixed_bytes(run) > run.budget;
-  std::vector<std::pair<std::string, RunOptions>> candidates;
-  const auto add = [&](const std::string& description, const RunOptions& options) {
-    candidates.emplace_back(description, options);
-  };
-  const RunOptions& now = run.options;
-  const bool can_recompute = now.recompute == RecomputePolicy(), can_narrow = now.precision == Precision::kF32;
-  RunOptions recompute = now, both = now;
-  recompute.recompute = both.recompute = {.kind = RecomputePolicy::Kind::kBlock};
-  both.precision = Precision::kBF16;
-  RunOptions narrow = now;
-  narrow.precision = Precision::kBF16;
-  if (can_recompute) add("--recompute block", recompute);
-  if (can_narrow) add("--precision bf16", narrow);
-  if (can_recompute && can_narrow) add("--recompute block --precision bf16", both);
-  if (!state_alone_is_too_much) {
-    for (int64_t batch = now.per_device_train_batch_size / 2; batch >= 1; batch /= 2) {
-      RunOptions smaller = now;
-      smaller.per_device_train_batch_size = batch;
-      smaller.gradient_accumulation_steps =
-          now.gradient_accumulation_steps * ceil_div(now.per_device_train_batch_size, batch);
-      if (smaller.gradient_accumulation_steps * batch == now.gradient_accumulation_steps * now.per_device_train_batch_size)
-        add(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", batch,
-                        smaller.gradient_accumulation_steps),
-            smaller);
-      RunOptions small_recompute = smaller;
-      small_recompute.recompute = {.kind = RecomputePolicy::Kind::kBlock};
-      if (batch == 1 && can_recompute)
-        add(fmt::format("--per_device_train_batch_size 1 --gradient_accumulation_steps {} --recompute block",
-                        smaller.gradient_accumulation_steps),
-            small_recompute);
-    }
-    for (int64_t length = now.max_length / 2; length >= 64; length /= 2) {
-      RunOptions shorter = now;
-      shorter.max_length = length;
-      add(fmt::format("--max_length {}", length), shorter);
-    }
-  }
-  std::vector<Change> changes;
-  for (const auto& [description, options] : candidates) {
-    const Bytes peak = peak_with(run, options);
-    if (peak < run.summary.peak) changes.push_back({description, peak, peak <= run.budget});
-  }
-  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.fits > b.fits; });
-  return changes;
-}
-
-void require_budget_allowed(const Prepared& run) {
-  if (run.options.memory && *run.options.memory > run.allowance.bytes)
-    throw_user(ExitCode::kUsage, "memory is {} ({} bytes), but {} allows this process {} ({} bytes)",
-               format_bytes(*run.options.memory), run.options.memory->value, run.allowance.source,
-               format_bytes(run.allowance.bytes), run.allowance.bytes.value);
-}
-
-void require_plan_fits(const Prepared& run, bool table_was_shown) {
-  if (run.summary.peak <= run.budget) return;
-
-  const Bytes missing = run.summary.peak - run.budget;
-  std::string text = fmt::format("the run does not fit: it needs {} of {}, {} ({} bytes) too much.\n",
-                                 format_bytes(run.summary.peak), format_bytes(run.budget), format_bytes(missing),
-                                 missing.value);
-  if (!table_was_shown) {
-    text += fmt::format("Held at the peak ({}, {}):\n", run.summary.peak_phase, run.summary.peak_operation);
-    for (const PlanSummary::Category& category : run.summary.categories)
-      text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
-  }
-  if (const Bytes fixed = fixed_bytes(run); fixed > run.budget)
-    text += fmt::format("Weights, optimizer state and reserve alone take {}: a smaller batch or length cannot help.\n",
-                        format_bytes(fixed));
-  const std::vector<Change> changes = changes_that_help(run);
-  const bool any_fits = std::any_of(changes.begin(), changes.end(), [](const Change& c) { return c.fits; });
-  text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
-  for (const Change& change : changes)
-    if (change.fits == any_fits) text += fmt::format("  {:<72} {:>10}\n", change.description, format_bytes(change.peak));
-  if (changes.empty()) text += "  (nothing in this version lowers the peak further)\n";
-  text += fmt::format("or --memory {} and more.", run.summary.peak.value);
-  throw UserError(ExitCode::kDoesNotFit, text);
 }
 
 }  // namespace snug

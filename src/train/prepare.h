@@ -2,7 +2,7 @@
 //
 // `snug plan` and `snug train` both come here and do exactly the same, so that both state the same number: check the options, read the
 // model's configuration, open the data, start the backend (its threads, libraries' buffers and one warm-up product), compile the
-// plan, and measure what lies outside the arena. No weight is read.
+// plan that fits the budget, and measure what lies outside the arena. No weight is read.
 #pragma once
 
 #include <memory>
@@ -51,23 +51,11 @@ struct Prepared {
 // Throws UserError: kUsage for options that contradict each other, kBadFile for model and data.
 Prepared prepare(const RunOptions& options, RunKind kind);
 
-// Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category unless
-// plan_table() has just shown them, and which changes would make it fit.
-void require_plan_fits(const Prepared& run, bool table_was_shown = false);
-// Throws UserError(kUsage) when the budget exceeds what the control groups or the machine allow, with both numbers.
-void require_budget_allowed(const Prepared& run);
+// What the compiler is asked for. A policy that needs a budget is left to train/fit.h: here it keeps everything.
+CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates);
 
-// One change of options with the process peak that follows from it.
-struct Change {
-  std::string description;
-  Bytes peak;
-  bool fits = false;
-};
-// What of `recompute block`, `precision bf16`, a smaller batch and a shorter max_length would lower the peak, alone and together; fitting
-// ones first. Batch and length are left out where what lives at every moment exceeds the budget already: they are not the knob then.
-std::vector<Change> changes_that_help(const Prepared& run);
-
-// What no batch, length or recomputation can lower: the state (weights, masters, moments) and the reserve.
-Bytes fixed_bytes(const Prepared& run);
+// What lies outside the arena of `plan`: what is there now, and what libraries will take while an operation runs
+// (base/library_pool.h keeps it from growing beyond).
+Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside);
 
 }  // namespace snug

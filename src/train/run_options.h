@@ -59,7 +59,7 @@ struct RunOptions {
   // Memory and speed
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
-  RecomputePolicy recompute;
+  RecomputePolicy recompute{.kind = RecomputePolicy::Kind::kOptimal};
   UpdatePlacement update_placement = UpdatePlacement::kAfter;
   MasterWeights master_weights = MasterWeights::kSplit;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow

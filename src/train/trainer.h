@@ -8,6 +8,7 @@
 
 #include "formats/run_config.h"
 #include "observe/metrics.h"
+#include "train/fit.h"
 #include "train/prepare.h"
 
 namespace snug {

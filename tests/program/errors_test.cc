@@ -578,7 +578,8 @@ TEST_F(Errors, OptimizerStateThatDoesNotFitIsSeenBeforeTheFirstStep) {
       make_model(here_ / "ten",
                  gpt2_json({.blocks = 12, .width = 256, .heads = 4, .positions = 64, .vocabulary = 1908}));
   const std::vector<std::string> shape = {
-      "--model", model, "--per_device_train_batch_size", "1", "--max_length", "32", "--threads", "1"};
+      "--model",     model, "--per_device_train_batch_size", "1", "--max_length", "32", "--threads", "1",
+      "--recompute", "none"};
   const Json roomy = plan_json_of(shape, kDone);
   EXPECT_NEAR(roomy["parameters"].get<double>(), 10e6, 0.05e6);
   const Json& categories = roomy["categories"];
@@ -636,10 +637,11 @@ TEST_F(Errors, HugeBatchIsAMatterOfTheBatch) {
 TEST_F(Errors, SizesBeyond64BitsNameTheirOptions) {
   expect_refusal({"plan", "--model", fixture_, "--per_device_train_batch_size", "1000000000000000"}, kUsage,
                  {"per_device_train_batch_size is 1000000000000000: too large"});
-  expect_refusal({"plan", "--model", fixture_, "--per_device_train_batch_size", "100000000",
-                  "--gradient_accumulation_steps", "100000000000"},
-                 kUsage,
-                 {"per_device_train_batch_size is 100000000, gradient_accumulation_steps is 100000000000: too large"});
+  expect_refusal(
+      {"plan", "--model", fixture_, "--per_device_train_batch_size", "100000000",
+       "--gradient_accumulation_steps", "100000000000"},
+      kUsage,
+      {"per_device_train_batch_size is 100000000, gradient_accumulation_steps is 100000000000: too large"});
   expect_refusal({"eval", "--model", fixture_, "--validation_file", shard_, "--per_device_eval_batch_size",
                   "1000000000000000"},
                  kUsage, {"per_device_eval_batch_size is 1000000000000000: too large"});
@@ -675,7 +677,7 @@ TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
       "--model", model, "--per_device_train_batch_size", "8", "--max_length", "512", "--threads", "1"};
   const Json roomy = plan_json_of(shape, kDone);
   const int64_t budget = roomy["peak_bytes"].get<int64_t>() - roomy["arena_bytes"].get<int64_t>() * 6 / 10;
-  std::vector<std::string> words = {"plan", "--memory", std::to_string(budget)};
+  std::vector<std::string> words = {"plan", "--recompute", "none", "--memory", std::to_string(budget)};
   words.insert(words.end(), shape.begin(), shape.end());
   const ProgramEnd end = run_program(words);
   ASSERT_EQ(end.exit_code, kDoesNotFit) << end.out;
@@ -693,15 +695,17 @@ TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
     changed.insert(changed.end(), shape.begin(), shape.end());
     std::vector<std::string> change;
     for (std::string word; parts >> word;) change.push_back(word);
-    ASSERT_GE(change.size(), 4u);
-    const double stated = std::stod(change[change.size() - 2]);  // "12.3 MiB"
-    EXPECT_EQ(change.back(), "MiB");
-    changed.insert(changed.end(), change.begin(), change.end() - 2);
+    ASSERT_GE(change.size(), 6u);  // "12.3 MiB 0.25 s/update" at the end
+    const double stated = std::stod(change[change.size() - 4]);
+    EXPECT_EQ(change[change.size() - 3], "MiB");
+    changed.insert(changed.end(), change.begin(), change.end() - 4);
+    if (std::find(change.begin(), change.end(), "--recompute") == change.end())
+      changed.insert(changed.end(), {"--recompute", "none"});
     const ProgramEnd now = run_program(changed);
     EXPECT_EQ(now.exit_code, kDone) << now.err;
     EXPECT_NEAR(Json::parse(now.out)["peak_bytes"].get<double>() / (1 << 20), stated, 1.0);
     batch = batch || line.find("per_device_train_batch_size") != std::string::npos;
-    recompute = recompute || line.find("recompute block") != std::string::npos;
+    recompute = recompute || line.find("recompute optimal") != std::string::npos;
     ++tried;
   }
   EXPECT_GE(tried, 2);
@@ -714,9 +718,26 @@ TEST_F(Errors, PlanAsJsonHasEveryKeyAndAddsUp) {
     SCOPED_TRACE(memory);
     const Json plan = plan_json_of({"--model", fixture_, "--memory", memory},
                                    std::string(memory) == "2GB" ? kDone : kDoesNotFit);
-    for (const char* key :
-         {"format", "fits", "budget_bytes", "peak_bytes", "arena_bytes", "reserve_bytes", "lower_bound_bytes",
-          "memories", "categories", "phases", "peak", "step_seconds", "tokens_per_step", "parameters"})
+    for (const char* key : {"format",
+                            "fits",
+                            "budget_bytes",
+                            "peak_bytes",
+                            "arena_bytes",
+                            "reserve_bytes",
+                            "lower_bound_bytes",
+                            "memories",
+                            "categories",
+                            "phases",
+                            "peak",
+                            "step_seconds",
+                            "tokens_per_step",
+                            "parameters",
+                            "recompute",
+                            "choices",
+                            "slowdown",
+                            "gap",
+                            "smallest_budget_bytes",
+                            "policies"})
       EXPECT_TRUE(plan.contains(key)) << key;
     EXPECT_EQ(plan["format"], 1);
     EXPECT_EQ(plan["fits"], std::string(memory) == "2GB");

@@ -1,0 +1,68 @@
+// compile/budget.h — the fastest plan of a run whose arena fits a number of bytes
+//
+// Why:      `--memory` names bytes; which values are kept for the backward and which are made again follows.
+// Method:   1. compile keeping everything: where that fits, it is the answer;
+//           2. otherwise the planner chooses retentions (planner/choose.h), which are compiled and laid out; the
+//              arena alone judges. What it lies above the budget lowers the planner's budget, a few times;
+//           3. policies `memory` and `heuristic` bisect how many values of their order are dropped.
+// Proof:    `gap` holds the plan against the planner's lower bound on the seconds of every plan at this budget,
+//           made of the same costs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "compile/pipeline.h"
+#include "planner/choose.h"
+
+namespace snug {
+
+struct BudgetPlan {
+  Compiled compiled;
+  Retentions retentions;  // of the values of the differentiated micro-step; empty: everything is kept
+  bool fits = false;    // the arena is at most the budget; otherwise this is the smallest plan that was found
+  double slowdown = 0;  // update_seconds / the keep-all plan's − 1
+  std::optional<double>
+      gap;  // no plan of these techniques at this budget is faster by more than this fraction;
+            // policy optimal alone
+};
+
+// Plans of one run at any budget. Blocks are priced once, at the first budget that keep-all does not fit.
+class BudgetSearch {
+ public:
+  // `model` and `target` must outlive the search; `options.recompute` is replaced by what is asked for below.
+  // Throws as compile() does.
+  BudgetSearch(const Model& model, const CompileOptions& options, const Target& target);
+
+  const CompileReport& keep_all() const { return keep_all_; }
+  // `policy` is one that needs a budget.
+  BudgetPlan within(Bytes arena_budget, const RecomputePolicy& policy);
+  // The plan with the smallest arena that policy optimal finds.
+  BudgetPlan smallest();
+
+  // What a policy that needs no budget makes of the run, without a layout: `arena` is the most that is live.
+  struct Outcome {
+    Bytes arena;
+    double update_seconds = 0;
+  };
+  Outcome outcome(const RecomputePolicy& policy);
+
+ private:
+  planner::Planner& planner();
+  Bytes outside(Graph micro_step, const planner::Finish& finish) const;
+  BudgetPlan compiled_with(const Retentions& retentions, Bytes arena_budget) const;
+  BudgetPlan optimal(Bytes arena_budget);
+  BudgetPlan smallest_for(Bytes arena_budget);
+  BudgetPlan greedy(Bytes arena_budget, const std::vector<planner::Droppable>& order);
+
+  const Model& model_;
+  CompileOptions options_;
+  const Target& target_;
+  CompileReport keep_all_;
+  Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
+  std::optional<planner::Planner> planner_;
+};
+
+}  // namespace snug
