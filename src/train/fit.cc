@@ -12,7 +12,10 @@ namespace snug {
 namespace {
 
 // How often a plan is sought again because the process grew while it was sought.
-constexpr int kMostRounds = 3;
+constexpr int kMostRounds = 4;
+
+// What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
+constexpr Bytes kReserveVariation = kMiB;
 
 Bytes peak_with_arena(Bytes arena, Reserve reserve) {
   reserve.page_tables = page_tables_for(arena);
@@ -38,9 +41,6 @@ std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepare
   }
   return rows;
 }
-
-// What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
-constexpr Bytes kReserveVariation = kMiB;
 
 // Peak and seconds of the same run with other options.
 Change change_to(const Prepared& run, const std::string& description, const RunOptions& options) {
@@ -91,7 +91,8 @@ void fit_to_budget(Prepared& run) {
     run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
     const Bytes peak = planned_process_peak(run.compiled.report.arena, run.reserve);
     if (!needs_budget(policy) || peak <= run.budget || !fits) break;
-    arena_budget -= std::min(arena_budget, peak - run.budget);
+    // Seeking grows the heap a little once more, so a little more than what is missing.
+    arena_budget -= std::min(arena_budget, peak - run.budget + kReserveVariation);
   }
   const int64_t tokens = run.schedule.windows_per_update() * run.options.max_length;
   run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));

@@ -703,7 +703,8 @@ TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
       changed.insert(changed.end(), {"--recompute", "none"});
     const ProgramEnd now = run_program(changed);
     EXPECT_EQ(now.exit_code, kDone) << now.err;
-    EXPECT_NEAR(Json::parse(now.out)["peak_bytes"].get<double>() / (1 << 20), stated, 1.0);
+    EXPECT_NEAR(Json::parse(now.out)["peak_bytes"].get<double>() / (1 << 20), stated,
+                2.5);  // reserves of two processes
     batch = batch || line.find("per_device_train_batch_size") != std::string::npos;
     recompute = recompute || line.find("recompute optimal") != std::string::npos;
     ++tried;
