@@ -504,7 +504,7 @@ std::vector<OptionInfo> make_options() {
                     .commands = kInspect,
                     .help =
                         "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, "
-                        "in_place), final, "
+                        "update_in_backward, in_place), final, "
                         "schedule, layout, kernels or plan.",
                     .saved = false};
     info.name = "at";
