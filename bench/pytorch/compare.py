@@ -16,28 +16,63 @@ HERE = pathlib.Path(__file__).resolve().parent
 MIB = 2**20
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_common_arguments(parser, turns):
+    """What every comparison with PyTorch takes; `turns` is the default of --turns."""
     parser.add_argument("--model", choices=MODELS, default="gpt2")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--modes", default="eager,compile", help="PyTorch's modes, comma-separated: eager, compile, checkpoint")
     parser.add_argument("--steps", type=int, default=3, help="timed steps a turn")
-    parser.add_argument("--turns", type=int, default=2, help="how often the sequence (Snug, each mode) runs")
+    parser.add_argument("--turns", type=int, default=turns, help="how often the whole sequence runs")
     parser.add_argument("--snug", type=pathlib.Path, default=HERE.parent.parent / "build/release/bench/snug_bench_step")
     parser.add_argument("--environment", type=pathlib.Path, default=environment.DEFAULT)
     parser.add_argument("--python", help="an interpreter that already has the requirements, instead of the environment")
+
+
+def parse_common(parser):
+    """Parses the command line and checks what add_common_arguments added; `python` is then the interpreter to use."""
     arguments = parser.parse_args()
-    arguments.modes = arguments.modes.split(",")
-    for mode in arguments.modes:
-        if mode not in ("eager", "compile", "checkpoint"):
-            parser.error(f"--modes: {mode} is not one of eager, compile, checkpoint")
     if not arguments.snug.exists():
         parser.error(f"--snug: {arguments.snug} does not exist; build it first (README.md of the repository)")
     if min(arguments.batch, arguments.length, arguments.steps, arguments.turns) < 1:
         parser.error("--batch, --length, --steps and --turns must be at least 1")
+    arguments.python = arguments.python or environment.python_of(arguments.environment)
     return arguments
+
+
+def parse_modes(parser, text):
+    modes = text.split(",")
+    for mode in modes:
+        if mode not in ("eager", "compile", "checkpoint"):
+            parser.error(f"--modes: {mode} is not one of eager, compile, checkpoint")
+    return modes
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_common_arguments(parser, turns=2)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--modes", default="eager,compile", help="PyTorch's modes, comma-separated: eager, compile, checkpoint")
+    arguments = parse_common(parser)
+    arguments.modes = parse_modes(parser, arguments.modes)
+    return arguments
+
+
+class Turns:
+    """Results of programs by name, over all turns."""
+
+    def __init__(self):
+        self.results = {}
+
+    def run(self, name, command):
+        result = measure(name, command)
+        if result is not None:
+            self.results.setdefault(name, []).append(result)
+
+    def speed(self, name):
+        return statistics.median(r["tokens_per_second"] for r in self.results[name])
+
+    def peak_bytes(self, name):
+        return max(r["peak_bytes"] for r in self.results[name])
 
 
 def result_of(name, output):
@@ -73,28 +108,25 @@ def measure(name, command):
 
 def main():
     arguments = parse_arguments()
-    python = arguments.python or environment.python_of(arguments.environment)
     common = ["--model", arguments.model, "--batch", arguments.batch, "--length", arguments.length,
               "--precision", arguments.precision, "--steps", arguments.steps]
     commands = {"snug": [arguments.snug, *common, "--json"]}
     for mode in arguments.modes:
-        commands[f"pytorch {mode}"] = [python, HERE / "run.py", *common, "--mode", mode, "--python", python]
+        commands[f"pytorch {mode}"] = [arguments.python, HERE / "run.py", *common, "--mode", mode, "--python", arguments.python]
 
-    results = {name: [] for name in commands}
+    turns = Turns()
     for _ in range(arguments.turns):
         for name, command in commands.items():
-            results[name].append(measure(name, command))
+            turns.run(name, command)
 
-    speed = {name: statistics.median(r["tokens_per_second"] for r in turns) for name, turns in results.items()}
-    spread = {name: (max(r["tokens_per_second"] for r in turns) - min(r["tokens_per_second"] for r in turns)) / speed[name]
-              for name, turns in results.items()}
-    peak = {name: max(r["peak_bytes"] for r in turns) for name, turns in results.items()}
     print(f"\n{arguments.model}, batch {arguments.batch} × {arguments.length}, {arguments.precision}, "
           f"{len(os.sched_getaffinity(0))} processors, median of {arguments.turns} turns\n")
     print("| | tokens/s | spread | peak MiB | Snug's speed ÷ | Snug's peak ÷ |\n|---|---|---|---|---|---|")
     for name in commands:
-        print(f"| {name} | {speed[name]:.1f} | {spread[name]:.1%} | {peak[name] / MIB:.0f} | "
-              f"{speed['snug'] / speed[name]:.2f} | {peak['snug'] / peak[name]:.2f} |")
+        speeds = [r["tokens_per_second"] for r in turns.results[name]]
+        speed, peak_bytes = turns.speed(name), turns.peak_bytes(name)
+        print(f"| {name} | {speed:.1f} | {(max(speeds) - min(speeds)) / speed:.1%} | {peak_bytes / MIB:.0f} | "
+              f"{turns.speed('snug') / speed:.2f} | {turns.peak_bytes('snug') / peak_bytes:.2f} |")
 
 
 if __name__ == "__main__":
