@@ -65,7 +65,7 @@ void fit_to_budget(Prepared& run) {
   const RecomputePolicy& policy = run.options.recompute;
   PlanSummary choices;
   choices.recompute = to_string(policy);
-  Bytes arena_budget = arena_within(run.budget, run.reserve);
+  Bytes arena_budget = arena_within(run.budget, run.reserve), smallest_arena;
   for (int round = 0; round < kMostRounds; ++round) {
     bool fits = true;
     {
@@ -82,7 +82,7 @@ void fit_to_budget(Prepared& run) {
       }
       choices.slowdown = run.compiled.report.update_seconds / search.keep_all().update_seconds - 1;
       if (round == 0) {
-        choices.smallest_budget = peak_with_arena(search.smallest().compiled.report.arena, run.reserve);
+        smallest_arena = search.smallest().compiled.report.arena;
         choices.policies = policies_of(search, run);
       }
     }
@@ -99,7 +99,7 @@ void fit_to_budget(Prepared& run) {
   run.summary.recompute = choices.recompute;
   run.summary.slowdown = choices.slowdown;
   run.summary.gap = choices.gap;
-  run.summary.smallest_budget = choices.smallest_budget;
+  run.summary.smallest_budget = peak_with_arena(smallest_arena, run.reserve) + kReserveVariation;
   run.summary.policies = std::move(choices.policies);
 }
 

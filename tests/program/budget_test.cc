@@ -1,0 +1,77 @@
+// A budget is enough: at any number of bytes between the smallest that works and what keeping everything takes, the run is planned into
+// it, trains in exactly the planned arena, never holds more than the budget, and ends with the same model, bit for bit.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "model_files.h"
+#include "program_run.h"
+
+namespace snug {
+namespace {
+
+constexpr int kDone = 0, kDoesNotFit = 4;
+
+class ProgramBudget : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "AddressSanitizer's own memory comes on top of every plan";
+#endif
+  }
+};
+
+TEST_P(ProgramBudget, TenBudgetsGiveOneModel) {
+  const TemporaryDirectory here;
+  const std::string text = here / "verses.txt";
+  write_text(text, sample_text(3000));
+  const std::string model = make_model(
+      here / "model",
+      GetParam() == "gpt2"
+          ? gpt2_json({.blocks = 5, .width = 128, .heads = 4, .positions = 128, .vocabulary = 257})
+          : llama_json({.blocks = 5, .width = 128, .inner = 344, .positions = 128, .vocabulary = 257}));
+  const std::vector<std::string> run = {"--model",      model,         "--from_scratch",
+                                        "--train_file", text,          "--per_device_train_batch_size",
+                                        "16",           "--max_steps", "2"};
+  const auto command = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), run.begin(), run.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const ProgramEnd roomy = run_program(command({"plan", "--json"}, {"--memory", "1GiB"}));
+  ASSERT_EQ(roomy.exit_code, kDone) << roomy.err;
+  const Json plan = Json::parse(roomy.out);
+  const int64_t smallest = plan["smallest_budget_bytes"].get<int64_t>(),
+                most = plan["peak_bytes"].get<int64_t>();
+  ASSERT_LT(smallest + (20 << 20), most) << "the activations are no matter here";
+
+  constexpr int kBudgets = 10;
+  std::map<std::string, std::string> first_model;
+  for (int step = 0; step < kBudgets; ++step) {
+    const int64_t budget = smallest + (most - smallest) * step / (kBudgets - 1);
+    SCOPED_TRACE(budget);
+    const std::string out = here / ("out" + std::to_string(step));
+    const ProgramEnd end =
+        run_program(command({"train", "--output_dir", out}, {"--memory", std::to_string(budget)}));
+    ASSERT_EQ(end.exit_code, kDone) << end.err << end.out;
+    const Json memory = json_file(out + "/memory.json");
+    EXPECT_EQ(memory["planned"]["arena_bytes"], memory["measured"]["arena_bytes"]);
+    EXPECT_LE(memory["planned"]["process_peak_bytes"].get<int64_t>(), budget);
+    EXPECT_LE(end.peak_resident_bytes, budget);
+    const auto weights = all_tensors(out);
+    if (first_model.empty()) first_model = weights;
+    EXPECT_TRUE(weights == first_model) << "the model depends on the budget";
+    std::filesystem::remove_all(out);
+  }
+  const ProgramEnd too_small = run_program(
+      command({"train", "--output_dir", here / "none"}, {"--memory", std::to_string(smallest - (4 << 20))}));
+  EXPECT_EQ(too_small.exit_code, kDoesNotFit);
+  EXPECT_FALSE(std::filesystem::exists(here / "none"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ProgramBudget, testing::Values("gpt2", "llama"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace snug
