@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/errors.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "train/fit.h"
@@ -27,6 +28,9 @@ void sweep(const Prepared& run, const ProgramOptions& options) {
 }  // namespace
 
 int plan_command(const ProgramOptions& options) {
+  if (options.json && (options.sweep || !options.sweep_svg.empty()))
+    throw_user(ExitCode::kUsage,
+               "json with sweep: found both, expected one; a sweep is a table, a plot or an SVG file");
   Prepared run = prepare(options.run, RunKind::kTrain);
   if (options.sweep || !options.sweep_svg.empty()) {
     sweep(run, options);

@@ -94,17 +94,10 @@ BudgetPlan BudgetSearch::optimal(Bytes arena_budget) {
 
 BudgetPlan BudgetSearch::smallest() { return smallest_for(Bytes(0)); }
 
-// The planner's smallest plan. Its own prediction may be a little below what the passes make of it.
 BudgetPlan BudgetSearch::smallest_for(Bytes arena_budget) {
-  Bytes aim = planner().smallest_budget();
-  std::optional<planner::Choice> choice = planner().choose(aim);
-  for (int round = 0; !choice; ++round) {
-    require(round < 40, "budget search: the planner chooses nothing at {} bytes", aim.value);
-    aim += Bytes(std::max<int64_t>(aim.value / 256, 1));
-    choice = planner().choose(aim);
-  }
-  BudgetPlan plan = compiled_with(choice->retentions, arena_budget);
-  if (plan.fits) plan.gap = choice->gap();
+  const planner::Choice choice = planner().choose(planner().smallest_budget()).value();
+  BudgetPlan plan = compiled_with(choice.retentions, arena_budget);
+  if (plan.fits) plan.gap = choice.gap();
   return plan;
 }
 

@@ -44,30 +44,9 @@ Chain subset_chain(size_t length, size_t most_modes) {
 
 TEST(ChainSolver, EqualsExhaustiveSearch) {
   for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    const Chain chain = random_chain(random, seed % 2 == 0 ? 12 : 1000000);
-    const std::vector<ChainPlan> plans = all_plans(chain);
-    Bytes smallest = plans.front().needed;
-    for (const ChainPlan& plan : plans) smallest = std::min(smallest, plan.needed);
-
-    const ChainSolver solver(chain);
-    EXPECT_TRUE(solver.exact());
-    EXPECT_EQ(solver.smallest_budget(), smallest) << "seed " << seed;
-    EXPECT_FALSE(solver.best(smallest - Bytes(1)).has_value());
-    for (size_t which = 0; which < plans.size(); which += 1 + plans.size() / 40) {
-      for (int64_t beside : {-1, 0, 1}) {
-        const Bytes budget = plans[which].needed + Bytes(beside);
-        if (budget < smallest) continue;
-        double fewest = std::numeric_limits<double>::infinity();
-        for (const ChainPlan& plan : plans)
-          if (plan.needed <= budget) fewest = std::min(fewest, plan.seconds);
-        const std::optional<ChainPlan> best = solver.best(budget);
-        ASSERT_TRUE(best.has_value()) << "seed " << seed;
-        EXPECT_EQ(best->seconds, fewest) << "seed " << seed << " budget " << budget.value;
-        EXPECT_LE(best->needed, budget);
-        EXPECT_LE(solver.bound_seconds(budget), fewest);
-      }
-    }
+    expect_equal_to_exhaustive_search<ChainSolver>(random_chain(random, seed % 2 == 0 ? 12 : 1000000));
   }
 }
 

@@ -97,7 +97,6 @@ std::optional<Choice> Planner::try_choose(Bytes budget) {
     choice.seconds = plan->seconds;
     choice.step_seconds = keep_seconds_;
     choice.bound_seconds = solver_->bound_seconds(budget);
-    choice.blocks = describe(*plan);
     return choice;
   }
   return std::nullopt;
@@ -108,55 +107,6 @@ std::vector<ChainSolver::Step> Planner::frontier() const {
   std::vector<ChainSolver::Step> steps = solver_->frontier();
   for (ChainSolver::Step& step : steps) step.budget = std::max(step.budget, smallest_);
   return steps;
-}
-
-std::vector<BlockChoice> Planner::describe(const ChainPlan& plan) const {
-  std::vector<BlockChoice> blocks;
-  const auto count = [&](BlockChoice& choice, TensorId id, Retention fate) {
-    const Tensor& tensor = graph_.tensor(id);
-    const Bytes bytes = prices_.round(tensor.shape.bytes(tensor.dtype));
-    if (fate == Retention::kKeep) {
-      choice.kept += bytes;
-    } else {
-      choice.recomputed += bytes;
-      choice.dropped.push_back(tensor.name);
-    }
-  };
-  for (int32_t mode : plan.modes) {
-    const Treatment& treatment = priced_->treatments[static_cast<size_t>(mode)];
-    const auto first = static_cast<int32_t>(blocks.size());
-    const auto span = static_cast<int32_t>(treatment.values.size());
-    for (int32_t inside = 0; inside < span; ++inside) {
-      const auto block = static_cast<size_t>(first + inside);
-      BlockChoice choice{.block = first + inside,
-                         .run_first = first,
-                         .run_blocks = span,
-                         .kept = {},
-                         .recomputed = {},
-                         .dropped = {}};
-      // The input: a boundary that the block before made, or the source of the first.
-      if (block == 0) {
-        for (TensorId value : anatomy_.source_values)
-          if (std::any_of(anatomy_.blocks[0].backward.begin(), anatomy_.blocks[0].backward.end(),
-                          [&](size_t op) {
-                            const std::vector<TensorId>& inputs = graph_.ops[op].inputs;
-                            return std::find(inputs.begin(), inputs.end(), value) != inputs.end();
-                          }))
-            count(choice, value, treatment.source);
-      } else {
-        const Anatomy::Block& before = anatomy_.blocks[block - 1];
-        for (size_t value = 0; value < before.values.size(); ++value)
-          if (before.boundary[value] && read_[block - 1][value])
-            count(choice, before.values[value], inside == 0 ? Retention::kKeep : Retention::kRecompute);
-      }
-      const Anatomy::Block& own = anatomy_.blocks[block];
-      for (size_t value = 0; value < own.values.size(); ++value)
-        if (!own.leaving[value] && read_[block][value])
-          count(choice, own.values[value], treatment.values[static_cast<size_t>(inside)][value]);
-      blocks.push_back(std::move(choice));
-    }
-  }
-  return blocks;
 }
 
 std::vector<Droppable> Planner::droppable() const {

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -25,15 +24,6 @@
 
 namespace snug::planner {
 
-// What becomes of one block's values, for reports.
-struct BlockChoice {
-  int32_t block = 0;
-  int32_t run_first = 0, run_blocks = 1;  // the run of blocks treated together that it belongs to
-  Bytes kept;                             // held for the backward: values of this block and its input
-  Bytes recomputed;                       // values that the backward reads, made again (each counted once)
-  std::vector<std::string> dropped;       // their names in the graph, the input's included
-};
-
 struct Choice {
   Retentions retentions;
   Bytes peak;                // held at the worst moment of the micro-step, `outside` included
@@ -42,7 +32,6 @@ struct Choice {
   double bound_seconds = 0;  // no plan of the planner's modes that fits takes fewer extra seconds
   // The certified gap: no such plan is faster by more than this fraction of the micro-step.
   double gap() const { return (seconds - bound_seconds) / (step_seconds + seconds); }
-  std::vector<BlockChoice> blocks;
 };
 
 // A droppable value (with those that are made by the same operation beside it), for simple policies.
@@ -83,7 +72,6 @@ class Planner {
  private:
   Choice keep_all();
   std::optional<Choice> try_choose(Bytes budget);
-  std::vector<BlockChoice> describe(const ChainPlan& plan) const;
   std::vector<Droppable> droppable() const;
 
   Graph graph_;

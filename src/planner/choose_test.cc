@@ -180,25 +180,6 @@ TEST(Planner, RandomRetentionsAreNotBetter) {
   }
 }
 
-TEST(Planner, DescribesWhatItDoes) {
-  const Graph graph = micro_step(gpt2_example(4, 64), 4, 64);
-  Planner planner(graph, kTarget, finish(), Bytes(0));
-  const Choice tight = planner.choose(planner.smallest_budget()).value();
-  ASSERT_EQ(tight.blocks.size(), 4u);
-  for (size_t block = 0; block < 4; ++block) {
-    EXPECT_EQ(tight.blocks[block].block, static_cast<int32_t>(block));
-    EXPECT_FALSE(tight.blocks[block].dropped.empty());
-    for (const std::string& name : tight.blocks[block].dropped)
-      EXPECT_NE(tight.retentions[graph.find(name).index()], Retention::kKeep);
-  }
-  const Choice loose = planner.choose(planner.frontier().back().budget).value();
-  for (const BlockChoice& block : loose.blocks) {
-    EXPECT_EQ(block.recomputed, Bytes(0));
-    EXPECT_TRUE(block.dropped.empty());
-    EXPECT_EQ(block.kept, loose.blocks.front().kept);
-  }
-}
-
 TEST(Planner, WithoutBackwardThereIsOnePlan) {
   const Graph graph = build_forward(gpt2_example(2, 64), Purpose::kEvaluate, 2, 32);
   Planner planner(graph, kTarget, finish(), Bytes(0));

@@ -1,6 +1,11 @@
-// planner/random_chain_test.h — small chains at random and all of their plans, which exhaustive search needs
+// planner/random_chain_test.h — small chains at random and the exhaustive search that solvers are held against
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -61,6 +66,31 @@ inline Chain random_chain(std::mt19937& random, int64_t most_bytes) {
   chain.floor = Bytes(draw(0, 4 * most_bytes));
   chain.step_seconds = 100;
   return chain;
+}
+
+// Holds a solver against every plan of its chain: smallest budget, best plan and bound at the budgets where plans begin to fit.
+template <typename Solver>
+void expect_equal_to_exhaustive_search(const Chain& chain) {
+  const std::vector<ChainPlan> plans = all_plans(chain);
+  Bytes smallest = plans.front().needed;
+  for (const ChainPlan& plan : plans) smallest = std::min(smallest, plan.needed);
+  const Solver solver(chain);
+  ASSERT_TRUE(solver.exact());
+  EXPECT_EQ(solver.smallest_budget(), smallest);
+  EXPECT_FALSE(solver.best(smallest - Bytes(1)).has_value());
+  for (size_t which = 0; which < plans.size(); which += 1 + plans.size() / 40)
+    for (int64_t beside : {-1, 0, 1}) {
+      const Bytes budget = plans[which].needed + Bytes(beside);
+      if (budget < smallest) continue;
+      double fewest = std::numeric_limits<double>::infinity();
+      for (const ChainPlan& plan : plans)
+        if (plan.needed <= budget) fewest = std::min(fewest, plan.seconds);
+      const std::optional<ChainPlan> best = solver.best(budget);
+      ASSERT_TRUE(best.has_value());
+      EXPECT_EQ(best->seconds, fewest) << "budget " << budget.value;
+      EXPECT_LE(best->needed, budget);
+      EXPECT_LE(solver.bound_seconds(budget), fewest);
+    }
 }
 
 }  // namespace snug::planner

@@ -115,7 +115,6 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   if (run.kind != RunKind::kTrain) return {};
   const bool state_alone_is_too_much = fixed_bytes(run) > run.budget;
   const RunOptions& now = run.options;
-  const RecomputePolicy optimal{.kind = RecomputePolicy::Kind::kOptimal};
   std::vector<std::pair<std::string, RunOptions>> candidates;
 
   // Everything that saves memory without touching batch or data, alone and together.
@@ -124,7 +123,7 @@ std::vector<Change> changes_that_help(const Prepared& run) {
     void (*apply)(RunOptions&);
   };
   std::vector<Saving> savings;
-  if (!needs_budget(now.recompute))
+  if (now.recompute.kind != RecomputePolicy::Kind::kOptimal)
     savings.push_back({"--recompute optimal",
                        [](RunOptions& o) { o.recompute = {.kind = RecomputePolicy::Kind::kOptimal}; }});
   if (now.precision == Precision::kF32)
@@ -150,9 +149,11 @@ std::vector<Change> changes_that_help(const Prepared& run) {
       smaller.per_device_train_batch_size = batch;
       smaller.gradient_accumulation_steps = global / batch;
       smaller.update_placement = UpdatePlacement::kAfter;
-      candidates.emplace_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
-                                          batch, global / batch),
-                              smaller);
+      candidates.emplace_back(
+          fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}{}", batch,
+                      global / batch,
+                      now.update_placement == UpdatePlacement::kAfter ? "" : " --update_placement after"),
+          smaller);
     }
     for (int64_t length = now.max_length / 2; length >= 64; length /= 2) {
       RunOptions shorter = now;
@@ -208,8 +209,11 @@ void require_plan_fits(const Prepared& run, bool table_was_shown) {
       text += fmt::format("  {:<72} {:>10} {:>8.3g} s/update\n", change.description,
                           format_bytes(change.peak), change.step_seconds);
   if (changes.empty()) text += "  (nothing in this version lowers the peak further)\n";
-  text +=
-      fmt::format("or --memory {} and more.", run.summary.smallest_budget.value_or(run.summary.peak).value);
+  // The smallest budget is policy optimal's; any other policy needs what its plan needs.
+  const bool is_optimal =
+      run.kind == RunKind::kTrain && run.options.recompute.kind == RecomputePolicy::Kind::kOptimal;
+  text += fmt::format("or --memory {} and more.",
+                      (is_optimal ? run.summary.smallest_budget.value() : run.summary.peak).value);
   throw UserError(ExitCode::kDoesNotFit, text);
 }
 

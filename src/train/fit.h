@@ -9,9 +9,10 @@
 
 namespace snug {
 
-// Where the run's policy needs a budget and keeping everything exceeds it, replaces `run.compiled` by the plan that the policy finds
-// (or by the smallest, if none fits), measures the reserve anew, and fills in what `run.summary` says of choices: slowdown, gap,
-// smallest budget, named policies. Nothing but the summary changes otherwise. Called by prepare().
+// Called by prepare() for a run that trains; does nothing for others. Where the run's policy needs a budget and keeping everything
+// exceeds it, replaces `run.compiled` by the plan that the policy finds, or by the smallest where none fits. In every case measures
+// `run.outside` and `run.reserve` anew, for seeking grows the process, and makes `run.summary` with what it says of choices: slowdown,
+// gap, smallest budget, named policies. Throws as compile() does.
 void fit_to_budget(Prepared& run);
 
 // Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category unless

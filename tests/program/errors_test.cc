@@ -1,6 +1,5 @@
-// What a user gets wrong and what the program answers: exit code, and words
-// that name file, field, found and expected. Each kind of failure has its own
-// code (docs/options.md).
+// What a user gets wrong and what the program answers: exit code, and words that name file, field, found and expected. Each kind of
+// failure has its own code (docs/options.md). One file, though over 800 lines: a refusal is worded by looking at all the others.
 
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -116,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
               {"train", "--lr_scheduler_type", "cosin"},
               {"lr_scheduler_type", "\"cosin\"", "linear, cosine"}},
         Wrong{"Precision", {"train", "--precision", "fp8"}, {"precision", "\"fp8\"", "fp32, bf16"}},
+        Wrong{"SweepAsJson", {"plan", "--sweep", "--json"}, {"json with sweep", "expected one"}},
         Wrong{"Recompute", {"train", "--recompute", "all"}, {"recompute", "\"all\"", "none, block"}},
         Wrong{"Optimizer", {"train", "--optim", "adafactor"}, {"optim", "\"adafactor\"", "adamw_torch"}},
         Wrong{"Size", {"train", "--memory", "1GiBB"}, {"memory", "1GiBB", "900MiB"}},
@@ -658,6 +658,26 @@ TEST_F(Errors, PlanThatDoesNotFitShowsTheCategoriesOnce) {
   EXPECT_THAT(end.out, AllOf(HasSubstr("  weights"), HasSubstr("  reserve")));
   EXPECT_THAT(end.err, HasSubstr("the run does not fit"));
   EXPECT_THAT(end.err, Not(HasSubstr("  reserve")));
+}
+
+// A policy without a choice needs what its plan needs: the smallest budget of the planner would be refused again.
+TEST_F(Errors, BudgetThatIsNamedIsEnoughForThePolicy) {
+  const std::string model =
+      make_model(here_ / "deep", gpt2_json({.blocks = 4, .width = 96, .heads = 4, .positions = 256, .vocabulary = 257}));
+  for (const char* policy : {"none", "block", "memory", "optimal"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<std::string> plan = {"plan", "--model", model, "--recompute", policy, "--costs", "roofline", "--memory"};
+    std::vector<std::string> words = plan;
+    words.push_back("1MiB");
+    const ProgramEnd refused = run_program(words);
+    EXPECT_EQ(refused.exit_code, kDoesNotFit);
+    const size_t at = refused.err.find("or --memory ");
+    ASSERT_NE(at, std::string::npos) << refused.err;
+    words = plan;
+    words.push_back(std::to_string(std::stoll(refused.err.substr(at + 12)) + (1 << 20)));  // reserves of two processes
+    const ProgramEnd accepted = run_program(words);
+    EXPECT_EQ(accepted.exit_code, kDone) << accepted.err;
+  }
 }
 
 // What fp32 cannot hold would make every weight infinite.
