@@ -21,12 +21,14 @@ namespace snug {
 
 struct BudgetPlan {
   Compiled compiled;
-  Retentions retentions;  // of the values of the differentiated micro-step; empty: everything is kept
-  bool fits = false;    // the arena is at most the budget; otherwise this is the smallest plan that was found
-  double slowdown = 0;  // update_seconds / the keep-all plan's − 1
-  std::optional<double>
-      gap;  // no plan of these techniques at this budget is faster by more than this fraction;
-            // policy optimal alone
+  // Of the values of the differentiated micro-step; empty: everything is kept.
+  Retentions retentions;
+  // Whether the arena is at most the budget; where not, this is the smallest plan that was found.
+  bool fits = false;
+  // update_seconds / the keep-all plan's − 1.
+  double slowdown = 0;
+  // No plan of these techniques at this budget is faster by more than this fraction. Policy optimal alone.
+  std::optional<double> gap;
 };
 
 // Plans of one run at any budget. Blocks are priced once, at the first budget that keep-all does not fit.
@@ -37,7 +39,8 @@ class BudgetSearch {
   BudgetSearch(const Model& model, const CompileOptions& options, const Target& target);
 
   const CompileReport& keep_all() const { return keep_all_; }
-  // `policy` is one that needs a budget.
+  // The plan that `policy`, one that needs a budget, finds for an arena of at most `arena_budget`; InternalError for
+  // another policy. Where none fits, the smallest that it found.
   BudgetPlan within(Bytes arena_budget, const RecomputePolicy& policy);
   // The plan with the smallest arena that policy optimal finds.
   BudgetPlan smallest();

@@ -1,6 +1,6 @@
 // observe/frontier.h — memory against speed for one run: what `snug plan --sweep` prints and draws
 //
-// A frontier is a list of plans of the same run at falling budgets, with the named policies as points beside it. Speed is a share of the
+// A frontier is a list of plans of the same run at rising budgets, with the named policies as points beside it. Speed is a share of the
 // keep-all plan's: 1 / (1 + slowdown). All three forms show the same points.
 #pragma once
 
