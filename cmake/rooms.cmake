@@ -12,20 +12,17 @@ set_property(GLOBAL PROPERTY SNUG_ROOMS "")
 # crosses rooms (tests/) are left out.
 add_custom_target(snug_quick_tests)
 
-# Sanitized builds are made from nothing and not worked in. Three things halve their time:
-#   a room's files are compiled six at a time as one (snug_room), but for rooms whose file-local names collide or, as Highway's,
-#   include themselves once an instruction set;
+# What keeps builds from nothing short:
 #   all test programs share one precompiled header, and so OpenMP's flags;
-#   tests are not optimised: what takes time under sanitizers is the library.
+#   tests are not optimised: what takes time when they run is the library;
+#   sanitized builds, which are not worked in, compile a room's files six at a time as one (snug_room), but for rooms whose
+#   file-local names collide or, as Highway's, include themselves once an instruction set.
 set(SNUG_ONE_BY_ONE base formats ir models compile backends/cpu backends/conformance)
 
 # What the test program `target` needs beside its sources and the rooms it tests.
 function(snug_test_program target)
   target_link_libraries(${target} PRIVATE GTest::gmock_main)
   target_compile_definitions(${target} PRIVATE SNUG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(NOT SNUG_SANITIZE)
-    return()
-  endif()
   if(NOT TARGET snug_test_header)
     # A program because programs are compiled with -fPIE and libraries with -fPIC; it is never run.
     file(WRITE "${CMAKE_BINARY_DIR}/test_header.cc" "int main() {}\n")
@@ -87,9 +84,6 @@ function(snug_room folder)
     add_executable(snug_${name}_test ${tests})
     target_link_libraries(snug_${name}_test PRIVATE snug_${name} ${test_dependencies})
     snug_test_program(snug_${name}_test)
-    if(NOT SNUG_SANITIZE)
-      target_precompile_headers(snug_${name}_test PRIVATE <gtest/gtest.h>)
-    endif()
     add_dependencies(snug_quick_tests snug_${name}_test)
     # OpenMP threads that wait by spinning steal the processors of the tests beside them.
     gtest_discover_tests(snug_${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
