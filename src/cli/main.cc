@@ -9,6 +9,7 @@
 #include "base/count_new.h"
 #include "base/errors.h"
 #include "base/library_pool.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "base/nearest.h"
 #include "formats/run_config.h"
 
 namespace snug {
@@ -350,6 +351,13 @@ std::vector<OptionInfo> make_options() {
     info.get = [](const ProgramOptions& o) { return to_string(o.run.recompute); };
     add(info);
   }
+  {
+    OptionInfo info{.group = memory, .value = "WORDS", .commands = kTraining, .help = allowances_help()};
+    info.name = "allow";
+    info.set = [](ProgramOptions& o, const std::string& value) { o.run.allow.merge(parse_allowed(value)); };
+    info.get = [](const ProgramOptions& o) { return to_string(o.run.allow); };
+    add(info);
+  }
   add(shorthand(
       "gradient_checkpointing",
       {.group = memory, .commands = kTraining, .help = "Same as --recompute block."}, [](RunOptions& o, bool on) {
@@ -577,30 +585,6 @@ struct Given {
 std::span<const OptionInfo> all_options() {
   static const std::vector<OptionInfo> kOptions = make_options();
   return kOptions;
-}
-
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  std::string best;
-  size_t best_distance = word.size() / 2 + 1;
-  for (const std::string& candidate : candidates) {
-    // Levenshtein distance by rows.
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j <= candidate.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t changed = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 ParsedOptions parse_options(Command command, std::span<const std::string> arguments) {

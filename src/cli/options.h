@@ -59,7 +59,4 @@ std::vector<std::pair<std::string, std::string>> effective_configuration(Command
 // Text of `snug COMMAND --help`: grouped, with defaults.
 std::string options_help(Command command);
 
-// The candidate nearest to `word` by edit distance, or empty when nothing is near (more than half of its letters differ).
-std::string nearest(std::string_view word, std::span<const std::string> candidates);
-
 }  // namespace snug

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "compile/options.h"
+#include "train/allow.h"
 
 namespace snug {
 
@@ -60,6 +61,7 @@ struct RunOptions {
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
   RecomputePolicy recompute{.kind = RecomputePolicy::Kind::kOptimal};
+  Allowed allow;  // beyond exact choices
   UpdatePlacement update_placement = UpdatePlacement::kAfter;
   MasterWeights master_weights = MasterWeights::kSplit;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
