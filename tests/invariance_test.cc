@@ -4,8 +4,9 @@
 // in another way; losses, gradient norms, weights, master weights and moments are compared as bytes.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstring>
+#include <optional>
+#include <random>
 
 #include "base/errors.h"
 #include "plan/check.h"
@@ -28,6 +29,8 @@ struct Way {
   bool check_memory = false;
   double budget_share =
       -1;  // from 0: the planner's plan for this share of the way from its smallest arena to keep-all
+  // Instead of all of the above but threads, dropout and canary: each drawn from this seed (draw()).
+  std::optional<uint64_t> drawn_by = {};
 };
 
 struct Base {
@@ -39,9 +42,35 @@ struct Base {
 struct Outcome {
   std::vector<double> losses, norms;
   std::map<std::string, std::vector<std::byte>> state;
+  std::map<std::string, std::vector<float>> weights;  // what is trained, in whatever form it is stored
   Bytes arena;
   size_t operations = 0;  // of the micro-step
 };
+
+// Every exact choice at once: what becomes of each forward value, when parameters are updated, the form of
+// masters, which optional passes run, and where each buffer lies.
+void draw(uint64_t seed, const Base& base, CompileOptions& options, std::function<void(Plan&)>& rewrite) {
+  std::mt19937_64 random(seed);
+  const auto one_of = [&](uint64_t count) { return random() % count; };
+  // Few or many values are dropped, not always half of them.
+  const uint64_t percent = 10 + one_of(90), values_seed = random();
+  options.choose_retentions = [percent, values_seed](const Graph& graph) {
+    std::mt19937_64 of_value(values_seed);
+    Retentions chosen(graph.tensors.size(), Retention::kKeep);
+    for (const Op& op : graph.ops)
+      if (op.part == Part::kForward)
+        for (TensorId output : op.outputs)
+          if (of_value() % 100 < percent)
+            chosen[output.index()] =
+                of_value() % 2 == 0 ? Retention::kRecompute : Retention::kRecomputeEachBlock;
+    return chosen;
+  };
+  options.master_weights = one_of(2) == 0 ? MasterWeights::kSplit : MasterWeights::kFull;
+  if (base.accumulation == 1 && one_of(2) == 0) options.update_placement = UpdatePlacement::kInBackward;
+  for (std::string_view pass : optional_passes())
+    if (one_of(4) == 0) options.disabled_passes.emplace_back(pass);
+  if (one_of(3) != 0) rewrite = [layout_seed = random()](Plan& plan) { shuffled_layout(plan, layout_seed); };
+}
 
 Outcome train(const Base& base, const Way& way) {
   const Model model =
@@ -67,9 +96,11 @@ Outcome train(const Base& base, const Way& way) {
     require(choice.has_value(), "no plan at share {}", way.budget_share);
     options.choose_retentions = [retentions = choice->retentions](const Graph&) { return retentions; };
   }
+  std::function<void(Plan&)> rewrite = way.rewrite;
+  if (way.drawn_by) draw(*way.drawn_by, base, options, rewrite);
   TrainingRun run(
       model, weights,
-      {.compile = options, .threads = way.threads, .rewrite = way.rewrite, .check_memory = way.check_memory});
+      {.compile = options, .threads = way.threads, .rewrite = rewrite, .check_memory = way.check_memory});
   const std::vector<std::string> violations = check_plan(run.plan());
   EXPECT_TRUE(violations.empty()) << violations.front();
 
@@ -85,6 +116,8 @@ Outcome train(const Base& base, const Way& way) {
     outcome.norms.push_back(result.control.norm);
   }
   outcome.state = run.state();
+  for (const ParameterSpec& parameter : model.parameters)
+    outcome.weights[parameter.name] = run.weight(parameter.name);
   outcome.arena = run.plan().memories.at(0).arena_bytes;
   outcome.operations = run.plan().phase("micro_step")->ops.size();
   return outcome;
@@ -95,11 +128,21 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-void expect_same(const Outcome& a, const Outcome& b) {
+void expect_same_numbers(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(same_bits(a.losses, b.losses))
       << testing::PrintToString(a.losses) << " and " << testing::PrintToString(b.losses);
   EXPECT_TRUE(same_bits(a.norms, b.norms))
       << testing::PrintToString(a.norms) << " and " << testing::PrintToString(b.norms);
+  for (const auto& [name, weight] : a.weights) {
+    EXPECT_TRUE(same_bits(weight, b.weights.at(name))) << name << " differs";
+    for (const char* moment : {"m.", "v."})
+      EXPECT_TRUE(same_bits(a.state.at(moment + name), b.state.at(moment + name))) << moment << name;
+  }
+}
+
+// The same, stored in the same form.
+void expect_same(const Outcome& a, const Outcome& b) {
+  expect_same_numbers(a, b);
   ASSERT_EQ(a.state.size(), b.state.size());
   for (const auto& [name, bytes] : a.state) {
     ASSERT_TRUE(b.state.contains(name)) << name;
@@ -148,6 +191,16 @@ TEST_P(Invariance, PlansOfBudgets) {
   }
   expect_same(plain(), train(GetParam(),
                              {.rewrite = [](Plan& plan) { shuffled_layout(plan, 5); }, .budget_share = 0.3}));
+}
+
+// Forty plans in all, each with every exact choice drawn at random.
+TEST_P(Invariance, PlansDrawnAtRandom) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(seed);
+    const Outcome drawn = train(GetParam(), {.drawn_by = seed});
+    EXPECT_NE(drawn.operations, plain().operations) << "nothing was recomputed";
+    expect_same_numbers(plain(), drawn);
+  }
 }
 
 TEST_P(Invariance, WithoutInPlace) { expect_same(plain(), train(GetParam(), {.disabled = {"in_place"}})); }

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "backends/cpu/backend.h"
 #include "base/errors.h"
 #include "base/library_pool.h"
+#include "bench_main.h"
 #include "observe/process_memory.h"
 #include "train/costs.h"
 #include "train/weights_io.h"
@@ -155,13 +155,5 @@ int run(int count, char** arguments) {
 }  // namespace snug::bench
 
 int main(int count, char** arguments) {
-  try {
-    return snug::bench::run(count, arguments);
-  } catch (const snug::UserError& error) {
-    std::fprintf(stderr, "snug_bench_costs: %s\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "snug_bench_costs: %s\n", error.what());
-    return static_cast<int>(snug::ExitCode::kInternal);
-  }
+  return snug::bench::run_bench("snug_bench_costs", &snug::bench::run, count, arguments);
 }

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/library_pool.h"
+#include "bench_main.h"
 #include "compile/pipeline.h"
 #include "formats/model_directory.h"
 #include "gemm_rate.h"
@@ -310,13 +310,5 @@ int run(int count, char** arguments) {
 }  // namespace snug::bench
 
 int main(int count, char** arguments) {
-  try {
-    return snug::bench::run(count, arguments);
-  } catch (const snug::UserError& error) {
-    std::fprintf(stderr, "snug_bench_step: %s\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "snug_bench_step: %s\n", error.what());
-    return static_cast<int>(snug::ExitCode::kInternal);
-  }
+  return snug::bench::run_bench("snug_bench_step", &snug::bench::run, count, arguments);
 }

@@ -56,6 +56,7 @@ planner::Planner& BudgetSearch::planner() {
 BudgetPlan BudgetSearch::compiled_with(const Retentions& retentions, Bytes arena_budget) const {
   CompileOptions chosen = options_;
   chosen.choose_retentions = [&](const Graph&) { return retentions; };
+  chosen.arena_budget = arena_budget;
   BudgetPlan plan;
   plan.compiled = compile(model_, chosen, target_);
   plan.retentions = retentions;

@@ -185,7 +185,7 @@ Compiled compile(const Model& model, const CompileOptions& options, const Target
   // 3. Where every byte lies. The packer is not its own judge.
   const Clock::time_point packing = Clock::now();
   compiled.layout = packing_problem(timeline, target.alignment());
-  const layout::Solution solution = layout::pack(compiled.layout);
+  const layout::Solution solution = layout::pack(compiled.layout, {.enough = options.arena_budget});
   const layout::Check verdict = layout::check(compiled.layout, solution);
   require(static_cast<bool>(verdict), "layout of order {}: {}", solution.order, verdict.message);
   require(solution.peak >= report.peak.bytes, "layout: {} bytes are below the {} that are live at one moment",

@@ -1,6 +1,8 @@
 #include "layout/check.h"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 namespace snug::layout {
 namespace {
@@ -45,18 +47,19 @@ Check check(const Problem& problem, const Solution& solution) {
       return {Verdict::kAbovePeak, fmt::format("{} ends above the peak of {} bytes",
                                                describe(problem, solution, i), solution.peak.value)};
 
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t begin = solution.offsets[i].value;
-    const int64_t end = begin + problem.buffers[i].size.value;
-    if (begin == end) continue;
-    for (size_t j = i + 1; j < count; ++j) {
-      const int64_t other_begin = solution.offsets[j].value;
-      const int64_t other_end = other_begin + problem.buffers[j].size.value;
-      const bool share_a_byte = begin < other_end && other_begin < end && other_begin < other_end;
-      if (share_a_byte && share_a_moment(problem.buffers[i], problem.buffers[j]))
-        return {Verdict::kOverlap,
-                describe(problem, solution, i) + " overlaps " + describe(problem, solution, j)};
-    }
+  // All pairs that share a byte: by rising offset, those of a buffer begin before it ends.
+  std::vector<size_t> by_offset;
+  for (size_t i = 0; i < count; ++i)
+    if (problem.buffers[i].size > Bytes(0)) by_offset.push_back(i);
+  std::sort(by_offset.begin(), by_offset.end(),
+            [&](size_t a, size_t b) { return solution.offsets[a] < solution.offsets[b]; });
+  for (auto i = by_offset.begin(); i != by_offset.end(); ++i) {
+    const Buffer& buffer = problem.buffers[*i];
+    const Bytes end = solution.offsets[*i] + buffer.size;
+    for (auto j = i + 1; j != by_offset.end() && solution.offsets[*j] < end; ++j)
+      if (share_a_moment(buffer, problem.buffers[*j]))
+        return {Verdict::kOverlap, describe(problem, solution, std::min(*i, *j)) + " overlaps " +
+                                       describe(problem, solution, std::max(*i, *j))};
   }
   return {Verdict::kGood, "good"};
 }

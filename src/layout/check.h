@@ -1,6 +1,6 @@
-// layout/check.h — the independent judge of a packing: compares all pairs of buffers, shares nothing with pack.h
+// layout/check.h — the independent judge of a packing: compares all pairs of buffers that share a byte, shares no code with pack.h
 //
-// Method: the definition itself, all pairs, O(n^2); about a quarter of a second for 19,000 buffers.
+// Method: the definition itself for all pairs that share a byte; the others cannot overlap. O(n log n + pairs).
 #pragma once
 
 #include <string>

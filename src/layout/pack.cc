@@ -291,10 +291,11 @@ Solution pack(const Problem& problem, const PackOptions& options) {
 
   // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Three quarters
   // of the work go to the best one-sided order, the rest to the other one-sided ones in turn.
+  const int64_t content = std::max(task.bound, options.enough.value / problem.alignment.value - task.bottom);
   const auto improve = [&](size_t start, int64_t work) {
     std::vector<uint32_t> list = sorted(task, orders()[start]);
     const int64_t work_end = arena.work() + work;
-    for (int pass = 0; pass < kPassesPerOrder && arena.work() < work_end && best.peak > task.bound; ++pass) {
+    for (int pass = 0; pass < kPassesPerOrder && arena.work() < work_end && best.peak > content; ++pass) {
       const size_t placed = try_order(list, false);
       if (placed == list.size()) {
         winner = start;

@@ -1,10 +1,12 @@
 // A budget is enough: at any number of bytes between the smallest that works and what keeping everything takes, the run is planned into
-// it, trains in exactly the planned arena, never holds more than the budget, and ends with the same model, bit for bit.
+// it, trains in exactly the planned arena, never holds more than the budget, also where a control group would end it, and ends with the
+// same model, bit for bit.
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "memory_group.h"
 #include "model_files.h"
 #include "program_run.h"
 
@@ -52,8 +54,10 @@ TEST_P(ProgramBudget, TenBudgetsGiveOneModel) {
     const int64_t budget = smallest + (most - smallest) * step / (kBudgets - 1);
     SCOPED_TRACE(budget);
     const std::string out = here / ("out" + std::to_string(step));
+    const MemoryGroup group((budget + 4095) / 4096 * 4096);
     const ProgramEnd end =
-        run_program(command({"train", "--output_dir", out}, {"--memory", std::to_string(budget)}));
+        run_program(command({"train", "--output_dir", out}, {"--memory", std::to_string(budget)}),
+                    {.cgroup = group.path()});
     ASSERT_EQ(end.exit_code, kDone) << end.err << end.out;
     const Json memory = json_file(out + "/memory.json");
     EXPECT_EQ(memory["planned"]["arena_bytes"], memory["measured"]["arena_bytes"]);

@@ -1,4 +1,4 @@
-// Every command keeps to its plan, by what the kernel says of the process from outside. tests/process_memory_test.cc holds training to
+// Every command keeps to its plan, by what the kernel says of the process from outside. process_memory_test.cc holds training to
 // its plan in every combination; here are evaluation, generation, saving, and a vocabulary that makes the head the largest part.
 
 #include <gtest/gtest.h>
@@ -71,6 +71,49 @@ TEST_P(ProgramMemory, EveryCommandKeepsToItsPlan) {
   expect_as_planned({"eval", "--model", out, "--validation_file", text_, "--precision", precision_});
   expect_as_planned({"generate", "--model", out, "--prompt", "And the evening", "--max_new_tokens", "8",
                      "--precision", precision_});
+}
+
+// Two hundred updates with evaluations and checkpoints between them: what is resident stays where it was after the first of each.
+TEST_P(ProgramMemory, StaysFlatOverALongRun) {
+  const std::string out = here_ / "out";
+  write_text(text_, sample_text(2000));
+  const std::string model = make_model(
+      here_ / "small", GetParam().starts_with("gpt2")
+                           ? gpt2_json({.blocks = 2, .width = 64, .positions = 64})
+                           : llama_json({.blocks = 2, .width = 64, .inner = 172, .positions = 64}));
+  const ProgramEnd end = run_program({"train",
+                                      "--model",
+                                      model,
+                                      "--from_scratch",
+                                      "--train_file",
+                                      text_,
+                                      "--validation_file",
+                                      text_,
+                                      "--output_dir",
+                                      out,
+                                      "--max_steps",
+                                      "200",
+                                      "--per_device_train_batch_size",
+                                      "2",
+                                      "--eval_steps",
+                                      "20",
+                                      "--save_steps",
+                                      "40",
+                                      "--logging_steps",
+                                      "1",
+                                      "--precision",
+                                      precision_});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  std::vector<int64_t> resident;
+  for (const Json& line : json_lines(out + "/metrics.jsonl"))
+    if (line.contains("memory_rss_bytes")) resident.push_back(line["memory_rss_bytes"]);
+  ASSERT_EQ(resident.size(), 200u);
+  // From the update after the first evaluation and checkpoint on.
+  const int64_t settled = resident[40];
+  EXPECT_LE(*std::max_element(resident.begin() + 40, resident.end()), settled + kMiB / 4);
+  const Json memory = json_file(out + "/memory.json");
+  EXPECT_EQ(memory["measured"]["allocations_during_steps"], 0);
+  EXPECT_LE(memory["measured"]["process_peak_bytes"], memory["planned"]["process_peak_bytes"]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ProgramMemory, testing::Values("gpt2_fp32", "llama_bf16"),

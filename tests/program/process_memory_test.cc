@@ -3,15 +3,13 @@
 // Every configuration trains in a process of its own, with transparent huge pages as the system has them and without, and in a
 // control group of exactly the planned size where this machine lets us make one.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
-#include "base/json.h"
-#include "base/testing.h"
-#include "program.h"
+#include "memory_group.h"
+#include "model_files.h"
+#include "program_run.h"
 
 namespace snug {
 namespace {
@@ -45,43 +43,15 @@ const char* config_of(const std::string& family) {
 std::string some_text() {
   std::string text;
   for (int line = 0; line < 1500; ++line)
-    text += fmt::format("{} of the lines, and {} more.\n", line, 1500 - line);
+    text += std::to_string(line) + " of the lines, and " + std::to_string(1500 - line) + " more.\n";
   return text;
 }
-
-// A control group of this machine that limits memory, or nothing.
-class MemoryGroup {
- public:
-  explicit MemoryGroup(int64_t limit_bytes) {
-    for (const auto& [root, limit] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
-                                      std::pair{"/sys/fs/cgroup", "memory.max"}}) {
-      const std::string path = fmt::format("{}/snug-test-{}", root, ::getpid());
-      if (::mkdir(path.c_str(), 0755) != 0) continue;
-      std::ofstream file(path + "/" + limit);
-      file << limit_bytes << std::flush;
-      if (file.good()) {
-        path_ = path;
-        return;
-      }
-      ::rmdir(path.c_str());
-    }
-  }
-  ~MemoryGroup() {
-    if (!path_.empty()) ::rmdir(path_.c_str());
-  }
-  MemoryGroup(const MemoryGroup&) = delete;
-  MemoryGroup& operator=(const MemoryGroup&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class ProcessMemory : public testing::TestWithParam<Configuration> {
  protected:
   ProcessMemory() {
-    directory_.add("model/config.json", config_of(GetParam().family));
-    directory_.add("text.txt", some_text());
+    make_model(directory_ / "model", Json::parse(config_of(GetParam().family)));
+    write_text(directory_ / "text.txt", some_text());
   }
   void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__)
@@ -106,22 +76,22 @@ class ProcessMemory : public testing::TestWithParam<Configuration> {
   }
 
   // Trains and checks what the run says about itself. Returns the planned peak.
-  int64_t train_and_check(const std::string& output, const ProgramOptions& options,
+  int64_t train_and_check(const std::string& output, const Surroundings& surroundings,
                           std::vector<std::string> more = {}) const {
     std::vector<std::string> all = arguments("train", output);
     all.insert(all.end(), more.begin(), more.end());
-    const ProgramResult result = run_program(all, options);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    if (result.exit_code != 0) return 0;
-    const Json memory = read_json_object(directory_ / (output + "/memory.json"));
+    const ProgramEnd end = run_program(all, surroundings);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    if (end.exit_code != 0) return 0;
+    const Json memory = json_file(directory_ / (output + "/memory.json"));
     const auto field = [&](const char* group, const char* name) {
       return memory.at(group).at(name).get<int64_t>();
     };
     const int64_t planned = field("planned", "process_peak_bytes");
     const int64_t measured = field("measured", "process_peak_bytes");
     EXPECT_EQ(field("measured", "arena_bytes"), field("planned", "arena_bytes"));
-    EXPECT_LE(measured, planned) << output;
-    EXPECT_GE(measured, planned - std::max(kAllowance, planned / 100)) << output;
+    EXPECT_LE(measured, planned) << end.out;
+    EXPECT_GE(measured, planned - std::max(kAllowance, planned / 100)) << end.out;
     EXPECT_EQ(field("measured", "allocations_during_steps"), 0);
     return planned;
   }
@@ -130,9 +100,9 @@ class ProcessMemory : public testing::TestWithParam<Configuration> {
   Json plan() const {
     std::vector<std::string> words = arguments("plan", "planned");
     words.push_back("--json");
-    const ProgramResult result = run_program(words);
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return parse_json(result.output, "snug plan");
+    const ProgramEnd end = run_program(words);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return Json::parse(end.out);
   }
 
   TemporaryDirectory directory_;
@@ -144,7 +114,7 @@ TEST_P(ProcessMemory, IsWhatThePlanSays) {
 
   // `snug plan` answers for exactly this run, but for the few pages by which two processes differ.
   const Json answer = plan();
-  const Json memory = read_json_object(directory_ / "system/memory.json");
+  const Json memory = json_file(directory_ / "system/memory.json");
   EXPECT_EQ(answer.at("arena_bytes").get<int64_t>(), memory.at("planned").at("arena_bytes").get<int64_t>());
   EXPECT_NEAR(static_cast<double>(answer.at("peak_bytes").get<int64_t>()), static_cast<double>(planned),
               kPages);
@@ -158,7 +128,7 @@ TEST_P(ProcessMemory, SurvivesAControlGroupOfThePlannedSize) {
   const int64_t limit = (plan().at("peak_bytes").get<int64_t>() + kPages + page - 1) / page * page;
   const MemoryGroup group(limit);
   if (group.path().empty()) GTEST_SKIP() << "this machine lets us make no control group";
-  train_and_check("limited", {.cgroup = group.path()}, {fmt::format("--memory={}", limit)});
+  train_and_check("limited", {.cgroup = group.path()}, {"--memory=" + std::to_string(limit)});
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, ProcessMemory, testing::ValuesIn(configurations()),
