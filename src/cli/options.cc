@@ -67,6 +67,15 @@ OptionInfo integer(std::string name, int64_t RunOptions::*field, int64_t least, 
   return info;
 }
 
+// An integer option for which 0 means that it was not given.
+OptionInfo or_unset(OptionInfo info) {
+  info.get = [number = info.get](const ProgramOptions& o) {
+    std::string text = number(o);
+    return text == "0" ? std::string() : text;
+  };
+  return info;
+}
+
 OptionInfo real(std::string name, double RunOptions::*field, double least, double most, OptionInfo info) {
   info.name = std::move(name);
   if (info.value.empty()) info.value = "X";
@@ -222,17 +231,36 @@ std::vector<OptionInfo> make_options() {
   add(boolean("shuffle", &RunOptions::shuffle,
               {.group = data, .commands = kTraining, .help = "Windows in an order given by the seed."}));
 
-  add(integer("per_device_train_batch_size", &RunOptions::per_device_train_batch_size, 1,
-              {.aliases = {"micro_batch_size", "batch_size"},
-               .group = batch,
-               .commands = kTraining,
-               .help = "Windows in one micro-step."}));
+  {
+    OptionInfo info = integer("per_device_train_batch_size", &RunOptions::per_device_train_batch_size, 1,
+                              {.aliases = {"micro_batch_size", "batch_size"},
+                               .group = batch,
+                               .commands = kTraining,
+                               .help = "Windows in one micro-step. auto: the part of global_batch_size that the planner "
+                                       "chooses by budget and model."});
+    info.set = [number = info.set](ProgramOptions& o, const std::string& value) {
+      if (value == "auto")
+        o.run.per_device_train_batch_size = RunOptions::kAuto;
+      else
+        number(o, value);
+    };
+    info.get = [number = info.get](const ProgramOptions& o) {
+      return o.run.per_device_train_batch_size == RunOptions::kAuto ? "auto" : number(o);
+    };
+    add(info);
+  }
+  add(or_unset(integer("global_batch_size", &RunOptions::global_batch_size, 1,
+                       {.group = batch,
+                        .commands = kTraining,
+                        .help = "Windows of one update: per_device_train_batch_size times gradient_accumulation_steps, which "
+                                "follow from it where they are not given."})));
   add(integer("per_device_eval_batch_size", &RunOptions::per_device_eval_batch_size, 1,
               {.group = batch, .commands = kTraining | kEval, .help = "Windows in one evaluation batch."}));
-  add(integer("gradient_accumulation_steps", &RunOptions::gradient_accumulation_steps, 1,
-              {.group = batch,
-               .commands = kTraining,
-               .help = "Micro-steps in one update; gradients are the mean over all its supervised tokens."}));
+  add(or_unset(integer("gradient_accumulation_steps", &RunOptions::gradient_accumulation_steps, 1,
+                       {.group = batch,
+                        .commands = kTraining,
+                        .help = "Micro-steps in one update; gradients are the mean over all its supervised tokens. "
+                                "Default: what global_batch_size needs, without one 1."})));
   add(real("num_train_epochs", &RunOptions::num_train_epochs, 0, 1e9,
            {.aliases = {"num_epochs"},
             .group = batch,
@@ -363,14 +391,20 @@ std::vector<OptionInfo> make_options() {
       {.group = memory, .commands = kTraining, .help = "Same as --recompute block."}, [](RunOptions& o, bool on) {
         o.recompute.kind = on ? RecomputePolicy::Kind::kBlock : RecomputePolicy::Kind::kNone;
       }));
-  add(choice<UpdatePlacement>(
+  add(choice<std::optional<UpdatePlacement>>(
       "update_placement", &RunOptions::update_placement,
-      {{"after", UpdatePlacement::kAfter}, {"in_backward", UpdatePlacement::kInBackward}},
+      {{"auto", std::nullopt}, {"after", UpdatePlacement::kAfter}, {"in_backward", UpdatePlacement::kInBackward}},
       {.group = memory,
        .value = "PLACE",
        .commands = kTraining,
        .help = "after: all gradients live until the update; in_backward: each block is updated inside the backward, "
-               "so that one block's gradients live (with clipping the backward runs twice): the same bits."}));
+               "so that one block's gradients live (with clipping the backward runs twice); auto: the faster of what "
+               "fits. The same bits."}));
+  add(or_unset(integer("head_chunk_rows", &RunOptions::head_chunk_rows, 1,
+                       {.group = memory,
+                        .commands = kTraining,
+                        .help = "Rows of logits that exist at a time in the head; another number is another order of sums. "
+                                "Default: 1024, or the planner's where --allow names reassociation."})));
   add(choice<MasterWeights>(
       "master_weights", &RunOptions::master_weights,
       {{"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}},

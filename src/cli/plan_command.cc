@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "train/changes.h"
 #include "train/fit.h"
 
 namespace snug {
@@ -36,13 +37,16 @@ int plan_command(const ProgramOptions& options) {
     sweep(run, options);
     return static_cast<int>(ExitCode::kSuccess);
   }
+  if (run.summary.fits) run.summary.alternatives = alternatives_of(run);
   const ExitCode code = run.summary.fits ? ExitCode::kSuccess : ExitCode::kDoesNotFit;
   if (options.json) {
     std::printf("%s\n", plan_json(run.summary).dump(2).c_str());
     return static_cast<int>(code);
   }
-  std::printf("%s\n%s\n%s", plan_table(run.summary).c_str(), choices_table(run.summary).c_str(),
-              costs_line(run.costs).c_str());
+  std::printf("%s\n%s", plan_table(run.summary).c_str(), choices_table(run.summary).c_str());
+  if (run.summary.alternatives && !run.summary.alternatives->empty())
+    std::printf("\n%s", alternatives_table(run.summary).c_str());
+  std::printf("\n%s", costs_line(run.costs).c_str());
   if (run.options.memory && *run.options.memory > run.allowance.bytes)
     std::printf("Note: %s now allows this process only %s; train would refuse this budget here.\n",
                 run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str());

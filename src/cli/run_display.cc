@@ -3,18 +3,23 @@
 #include <cmath>
 
 #include "models/model.h"
+#include "train/batch.h"
 
 namespace snug {
 
 void print_banner(const Prepared& run, Command command, const ProgramOptions& options) {
-  const ProgramOptions defaults;
+  ProgramOptions defaults, asked = options;
+  settle_batch(defaults.run);
+  asked.run = run.asked;
   std::printf("Configuration (only what differs from the defaults; config.yaml has all):\n");
   ProgramOptions effective = options;
   effective.run = run.options;
   const auto all = effective_configuration(command, effective);
-  const auto usual = effective_configuration(command, defaults);
+  const auto usual = effective_configuration(command, defaults), given = effective_configuration(command, asked);
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].second != usual[i].second) std::printf("  %-28s %s\n", all[i].first.c_str(), all[i].second.c_str());
+    if (all[i].second != usual[i].second)
+      std::printf("  %-28s %s%s\n", all[i].first.c_str(), all[i].second.c_str(),
+                  all[i].second != given[i].second ? " (planned)" : "");
 
   int64_t parameters = 0, trainable = 0;
   for (const ParameterSpec& parameter : run.model.parameters) {

@@ -93,7 +93,13 @@ BudgetPlan BudgetSearch::optimal(Bytes arena_budget) {
   return smallest_for(arena_budget);
 }
 
-BudgetPlan BudgetSearch::smallest() { return smallest_for(Bytes(0)); }
+BudgetPlan BudgetSearch::smallest() {
+  BudgetPlan plan = smallest_for(Bytes(0));
+  smallest_arena_ = plan.compiled.report.arena;
+  return plan;
+}
+
+Bytes BudgetSearch::smallest_arena() { return smallest_arena_ ? *smallest_arena_ : smallest().compiled.report.arena; }
 
 BudgetPlan BudgetSearch::smallest_for(Bytes arena_budget) {
   const planner::Choice choice = planner().choose(planner().smallest_budget()).value();

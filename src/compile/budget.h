@@ -44,6 +44,11 @@ class BudgetSearch {
   BudgetPlan within(Bytes arena_budget, const RecomputePolicy& policy);
   // The plan with the smallest arena that policy optimal finds.
   BudgetPlan smallest();
+  // Its arena; remembered.
+  Bytes smallest_arena();
+  bool is_priced() const { return planner_.has_value(); }
+  // Gives back the memory of the priced blocks; the next call that needs them prices them again.
+  void forget_prices() { planner_.reset(); }
 
   // What a policy that needs no budget makes of the run, without a layout: `arena` is the most that is live.
   struct Outcome {
@@ -65,6 +70,7 @@ class BudgetSearch {
   const Target& target_;
   CompileReport keep_all_;
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
+  std::optional<Bytes> smallest_arena_;
   std::optional<planner::Planner> planner_;
 };
 

@@ -3,34 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "backends/null/null_target.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "compile/example_test.h"
 
 namespace snug {
 namespace {
 
 constexpr RecomputePolicy kOptimal{.kind = RecomputePolicy::Kind::kOptimal};
-
-Model six_blocks(const std::string& family) {
-  if (family == "llama") {
-    LlamaConfig config;
-    config.vocab_size = 300;
-    config.hidden = 64;
-    config.intermediate = 192;
-    config.layers = 6;
-    config.heads = 4;
-    config.kv_heads = 2;
-    config.head_dim = 16;
-    return llama_model(config);
-  }
-  Gpt2Config config;
-  config.vocab_size = 300;
-  config.layers = 6;
-  config.hidden = 64;
-  config.inner = 256;
-  config.heads = 4;
-  return gpt2_model(config);
-}
 
 struct Case {
   const char* family;

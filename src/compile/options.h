@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "compile/phases.h"
 #include "compile/runner.h"
+#include "models/model.h"
 #include "passes/recompute.h"
 
 namespace snug {
@@ -29,6 +30,8 @@ struct CompileOptions {
   int64_t length = 0;        // positions of a sample; also of evaluation
   int64_t eval_batch = 1;    // samples of an evaluation
   int64_t accumulation = 1;  // micro-steps an update
+  // Rows of logits that the head makes at a time. Other numbers of rows are other sums: not exact.
+  int64_t head_chunk = kHeadChunkRows;
   Precision precision = Precision::kF32;
   RecomputePolicy recompute;
   // Instead of `recompute`, if there is one: what becomes of each forward value of the micro-step, asked once

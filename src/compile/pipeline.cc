@@ -48,6 +48,7 @@ void check_options(const CompileOptions& options) {
   if (options.evaluate) at_least_one("eval_batch", options.eval_batch);
   if (options.train || options.evaluate) at_least_one("length", options.length);
   for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
+  at_least_one("head_chunk", options.head_chunk);
   at_least_one("staging", options.staging.value);
   if (!options.train && !options.evaluate && options.generate_lengths.empty())
     throw_user(ExitCode::kUsage,
@@ -94,7 +95,7 @@ DType stored_type(const CompileOptions& options) {
 Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t batch, int64_t length,
                   const CompileOptions& options) {
   const bool trains = purpose == Purpose::kTrain;
-  Graph graph = runner.build([&] { return build_forward(model, purpose, batch, length); });
+  Graph graph = runner.build([&] { return build_forward(model, purpose, batch, length, options.head_chunk); });
 
   // Types first: everything that later passes append takes its type from what is there.
   runner.run("cast", graph, [&](Graph& g) { return cast(g, stored_type(options)); });
@@ -150,7 +151,7 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
 std::span<const std::string_view> optional_passes() { return kOptionalPasses; }
 
 Graph differentiated_micro_step(const Model& model, const CompileOptions& options) {
-  Graph graph = build_forward(model, Purpose::kTrain, options.batch, options.length);
+  Graph graph = build_forward(model, Purpose::kTrain, options.batch, options.length, options.head_chunk);
   cast(graph, stored_type(options));
   differentiate(graph);
   return graph;

@@ -97,7 +97,7 @@ TensorId ForwardBuilder::attention(std::string_view kind, const std::string& nam
   return add(kind, name, std::move(inputs), std::move(attributes), {"lse"});
 }
 
-void ForwardBuilder::head(TensorId x, std::string_view weight) {
+void ForwardBuilder::head(TensorId x, std::string_view weight, int64_t chunk) {
   const TensorId w = parameter(weight);
   const AppendOptions options{.part = Part::kForward,
                               .block = -1,
@@ -106,7 +106,7 @@ void ForwardBuilder::head(TensorId x, std::string_view weight) {
     graph_.results = append(graph_, "last_logits", "lm_head", {x, w, input("position")}, {}, options);
   } else {
     graph_.results = append(graph_, "head_loss", "lm_head", {x, w, input("targets"), input("inverse_tokens")},
-                            {{"chunk", kHeadChunkRows}}, options);
+                            {{"chunk", chunk}}, options);
   }
 }
 

@@ -40,8 +40,8 @@ class ForwardBuilder {
   // randomness.
   TensorId attention(std::string_view kind, const std::string& name, std::vector<TensorId> inputs,
                      int64_t heads, int64_t kv_heads, int64_t head_dim, double dropout);
-  // The head on x: the result of the graph.
-  void head(TensorId x, std::string_view weight);
+  // The head on x, `chunk` rows of logits at a time: the result of the graph.
+  void head(TensorId x, std::string_view weight, int64_t chunk);
 
   Graph take() { return std::move(graph_); }
 

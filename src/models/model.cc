@@ -69,7 +69,7 @@ bool is_ignorable_tensor(const Model& model, std::string_view stored) {
          (consume_block(stored, "layers.") && stored == "self_attn.rotary_emb.inv_freq");
 }
 
-Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t length) {
+Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t length, int64_t head_chunk) {
   if (batch < 1) throw_user(ExitCode::kUsage, "batch size: found {}, expected a number from 1", batch);
   if (length < 1 || length > model.max_positions)
     throw_user(ExitCode::kUsage, "max_length: found {}, expected 1 to {}, the positions of the model", length,
@@ -78,7 +78,7 @@ Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t 
   const TensorId x = std::holds_alternative<Gpt2Config>(model.config)
                          ? gpt2_forward(builder, std::get<Gpt2Config>(model.config))
                          : llama_forward(builder, std::get<LlamaConfig>(model.config));
-  builder.head(x, model.tied ? embedding_name(model) : kHeadName);
+  builder.head(x, model.tied ? embedding_name(model) : kHeadName, head_chunk);
   return builder.take();
 }
 

@@ -55,8 +55,8 @@ int64_t parameter_count(const Model& model);
 // in logits of one position.
 enum class Purpose : uint8_t { kTrain, kEvaluate, kGenerate };
 
-// Rows of logits that exist at a time in head_loss: a function of nothing, so that no budget changes any
-// product.
+// Rows of logits that exist at a time in head_loss unless the user allows another number: a function of nothing, so
+// that no budget changes any product.
 inline constexpr int64_t kHeadChunkRows = 1024;
 
 // The forward graph of `batch` samples of `length` positions, everything floating in f32, part kForward.
@@ -67,7 +67,9 @@ inline constexpr int64_t kHeadChunkRows = 1024;
 // Operations are named after the module: "h.3.attn.c_attn", "layers.3.self_attn.q_proj". A dropout's `stream`
 // is the FNV-1a hash of the name of its operation. Graph name: "micro_step", "evaluate", "generate_LENGTH".
 // Throws UserError(kUsage) when batch or length is not positive or length exceeds max_positions.
-Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t length);
+// `head_chunk` is the attribute `chunk` of head_loss.
+Graph build_forward(const Model& model, Purpose purpose, int64_t batch, int64_t length,
+                    int64_t head_chunk = kHeadChunkRows);
 
 // The parameter that a file's tensor `stored` holds: its own name, the name without the base model's prefix
 // (files of GPT2Model or LlamaModel alone), or a tied head stored beside its embedding. None: the model has

@@ -112,12 +112,12 @@ std::string frontier_table(const Frontier& frontier) {
                    format_bytes(point.peak), point.step_seconds, 100 * frontier.speed(point),
                    has_gap ? fmt::format("{:.2f} %", 100 * point.gap) : "", note);
   };
-  for (size_t i = 0; i < frontier.line.size(); ++i)
-    row(frontier.line[i],
-        i == 0                          ? "smallest that works"
-        : i + 1 == frontier.line.size() ? "everything kept"
-                                        : "",
-        true);
+  for (size_t i = 0; i < frontier.line.size(); ++i) {
+    std::string note = i == 0 ? "smallest that works" : i + 1 == frontier.line.size() ? "everything kept" : "";
+    const std::string& name = frontier.line[i].name;
+    note += (note.empty() || name.empty() ? "" : ": ") + name;
+    row(frontier.line[i], note, true);
+  }
   for (size_t i = 0; i < frontier.policies.size(); ++i)
     row(frontier.policies[i], fmt::format("{} --recompute {}", letter(i), frontier.policies[i].name), false);
   return text;

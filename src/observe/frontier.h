@@ -12,7 +12,7 @@
 namespace snug {
 
 struct FrontierPoint {
-  std::string name;         // of a policy; empty on the line
+  std::string name;         // of a policy; on the line what was chosen besides recomputation, or nothing
   Bytes peak;               // planned peak of the process
   double step_seconds = 0;  // estimated, of one update
   double gap =

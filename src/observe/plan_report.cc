@@ -119,6 +119,31 @@ PlanPeak plan_peak(const Plan& plan) {
   return found;
 }
 
+std::vector<PlanSummary::Category> category_peaks(const Plan& plan) {
+  std::vector<std::string> names;
+  std::map<std::string, std::map<int64_t, int64_t>> changes;  // category → moment → bytes more or less
+  for (const Buffer& buffer : buffers_of_first_memory(plan)) {
+    int64_t counted_to = 0;  // tensors that share a buffer have it one after the other
+    for (size_t i : buffer.tensors) {
+      const PlanTensor& tensor = plan.tensors[i];
+      const int64_t first = std::max(tensor.first, counted_to);
+      if (first >= tensor.last || buffer.bytes == Bytes()) continue;
+      counted_to = tensor.last;
+      if (std::find(names.begin(), names.end(), tensor.category) == names.end())
+        names.push_back(tensor.category);
+      changes[tensor.category][first] += buffer.bytes.value;
+      changes[tensor.category][tensor.last] -= buffer.bytes.value;
+    }
+  }
+  std::vector<PlanSummary::Category> peaks;
+  for (const std::string& name : names) {
+    int64_t held = 0, most = 0;
+    for (const auto& [moment, change] : changes[name]) most = std::max(most, held += change);
+    peaks.push_back({name, Bytes(most)});
+  }
+  return peaks;
+}
+
 std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
   const PlanPhase* phase = plan.phase("micro_step");
   if (phase == nullptr) return {};
@@ -187,6 +212,11 @@ PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, in
   summary.tokens_per_step = tokens_per_step;
   summary.parameters = parameters;
   summary.blocks = block_choices(plan);
+  const PlanPhase* micro_step = plan.phase("micro_step");
+  if (micro_step != nullptr && micro_step->repeats > 1)
+    for (const PlanTensor& tensor : plan.tensors)
+      if (tensor.storage == "carried" && tensor.category == "gradients")
+        summary.carried_gradients += bytes_of(tensor);
   return summary;
 }
 
@@ -215,27 +245,49 @@ Json plan_json(const PlanSummary& summary) {
     policies.push_back(Json{
         {"name", policy.name}, {"peak_bytes", policy.peak.value}, {"step_seconds", policy.step_seconds}});
   const Json none = nullptr;
-  return Json{
-      {"format", 1},
-      {"fits", summary.fits},
-      {"budget_bytes", summary.budget.value},
-      {"peak_bytes", summary.peak.value},
-      {"arena_bytes", summary.arena.value},
-      {"reserve_bytes", summary.reserve.value},
-      {"lower_bound_bytes", summary.lower_bound.value},
-      {"memories", std::move(memories)},
-      {"categories", std::move(categories)},
-      {"phases", std::move(phases)},
-      {"peak", Json{{"phase", summary.peak_phase}, {"operation", summary.peak_operation}}},
-      {"step_seconds", summary.step_seconds},
-      {"tokens_per_step", summary.tokens_per_step},
-      {"parameters", summary.parameters},
-      {"recompute", summary.recompute},
-      {"choices", std::move(choices)},
-      {"slowdown", summary.slowdown},
-      {"gap", summary.gap ? Json(*summary.gap) : none},
-      {"smallest_budget_bytes", summary.smallest_budget ? Json(summary.smallest_budget->value) : none},
-      {"policies", std::move(policies)}};
+  const PlanSummary::Chosen& chosen = summary.chosen;
+  Json json{{"format", 1},
+            {"fits", summary.fits},
+            {"budget_bytes", summary.budget.value},
+            {"peak_bytes", summary.peak.value},
+            {"arena_bytes", summary.arena.value},
+            {"reserve_bytes", summary.reserve.value},
+            {"lower_bound_bytes", summary.lower_bound.value},
+            {"memories", std::move(memories)},
+            {"categories", std::move(categories)},
+            {"phases", std::move(phases)},
+            {"peak", Json{{"phase", summary.peak_phase}, {"operation", summary.peak_operation}}},
+            {"step_seconds", summary.step_seconds},
+            {"tokens_per_step", summary.tokens_per_step},
+            {"parameters", summary.parameters},
+            {"recompute", summary.recompute},
+            {"choices", std::move(choices)},
+            {"slowdown", summary.slowdown},
+            {"gap", summary.gap ? Json(*summary.gap) : none},
+            {"smallest_budget_bytes", summary.smallest_budget ? Json(summary.smallest_budget->value) : none},
+            {"policies", std::move(policies)},
+            {"chosen", Json{{"update_placement", chosen.update_placement},
+                            {"backward_passes", chosen.backward_passes},
+                            {"micro_batch", chosen.micro_batch},
+                            {"accumulation", chosen.accumulation},
+                            {"head_chunk_rows", chosen.head_chunk_rows},
+                            {"forms", chosen.forms},
+                            {"planned", chosen.planned},
+                            {"because", chosen.because}}},
+            {"carried_gradient_bytes", summary.carried_gradients.value}};
+  if (!summary.alternatives) return json;
+  Json alternatives = Json::array();
+  for (const PlanSummary::Alternative& alternative : *summary.alternatives) {
+    Json terms = Json::object();
+    for (const PlanSummary::Category& term : alternative.terms) terms[term.name] = term.bytes.value;
+    alternatives.push_back(Json{{"option", alternative.option},
+                                {"terms", std::move(terms)},
+                                {"peak_bytes", alternative.peak.value},
+                                {"step_seconds", alternative.step_seconds},
+                                {"fits", alternative.fits}});
+  }
+  json["alternatives"] = std::move(alternatives);
+  return json;
 }
 
 std::string plan_table(const PlanSummary& summary) {
@@ -263,6 +315,12 @@ std::string plan_table(const PlanSummary& summary) {
                    bar(phase.peak, summary.arena));
   fmt::format_to(out, "{} parameters; estimated {:.3g} s an update of {} tokens\n",
                  grouped(summary.parameters), summary.step_seconds, grouped(summary.tokens_per_step));
+  if (!summary.chosen.update_placement.empty())
+    fmt::format_to(out, "Chosen: {}, because {}\n", describe(summary.chosen), summary.chosen.because);
+  for (const PlanSummary::Phase& phase : summary.phases)
+    if (phase.name == "micro_step" && summary.carried_gradients > Bytes())
+      fmt::format_to(out, "{} micro-steps an update: all gradients ({}) are held through each of them\n",
+                     phase.repeats, format_bytes(summary.carried_gradients));
   return text;
 }
 
@@ -303,6 +361,57 @@ std::string choices_table(const PlanSummary& summary) {
     for (const PlanSummary::Policy& policy : summary.policies)
       fmt::format_to(out, "  {:<20} {:>10} {:>9.3g}{}\n", policy.name, format_bytes(policy.peak),
                      policy.step_seconds, policy.peak <= summary.budget ? "" : "  does not fit");
+  }
+  return text;
+}
+
+std::string describe(const PlanSummary::Chosen& chosen) {
+  std::string text = chosen.update_placement == "after"
+                         ? "update after the backward"
+                         : fmt::format("update {} ({})", chosen.update_placement,
+                                       chosen.backward_passes == 2 ? "two passes" : "one pass");
+  text += fmt::format(", micro-batch {} × {}", chosen.micro_batch, chosen.accumulation);
+  for (const std::string& form : chosen.forms)
+    text += form == "reassociation" ? fmt::format(", head of {} rows", chosen.head_chunk_rows) : ", " + form;
+  return text;
+}
+
+std::string alternatives_table(const PlanSummary& summary) {
+  if (!summary.alternatives || summary.alternatives->empty()) return "";
+  std::vector<std::string> terms;
+  for (const PlanSummary::Category& category : summary.categories)  // in their usual order
+    for (const PlanSummary::Alternative& row : *summary.alternatives)
+      if (std::any_of(row.terms.begin(), row.terms.end(),
+                      [&](const auto& t) { return t.name == category.name; }) &&
+          std::find(terms.begin(), terms.end(), category.name) == terms.end())
+        terms.push_back(category.name);
+  for (const PlanSummary::Alternative& row : *summary.alternatives)
+    for (const PlanSummary::Category& term : row.terms)
+      if (std::find(terms.begin(), terms.end(), term.name) == terms.end()) terms.push_back(term.name);
+
+  size_t widest = 0;
+  for (const PlanSummary::Alternative& row : *summary.alternatives)
+    widest = std::max(widest, row.option.size());
+  std::string text =
+      "What one more option would change: of the most that each term holds with everything kept, "
+      "and in this budget\n";
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "  {:<{}}", "", widest);
+  for (const std::string& term : terms) fmt::format_to(out, " {:>15}", term);
+  fmt::format_to(out, " {:>10} {:>9}\n", "peak", "s/update");
+  for (const PlanSummary::Alternative& row : *summary.alternatives) {
+    fmt::format_to(out, "  {:<{}}", row.option, widest);
+    for (const std::string& name : terms) {
+      const auto term =
+          std::find_if(row.terms.begin(), row.terms.end(), [&](const auto& t) { return t.name == name; });
+      std::string change = "-";
+      if (term != row.terms.end())
+        change = term->bytes < Bytes() ? "-" + format_bytes(Bytes() - term->bytes)
+                                       : "+" + format_bytes(term->bytes);
+      fmt::format_to(out, " {:>15}", change);
+    }
+    fmt::format_to(out, " {:>10} {:>9.3g}{}{}\n", format_bytes(row.peak), row.step_seconds,
+                   row.fits ? "" : "  does not fit", row.terms.empty() ? "  no term changes" : "");
   }
   return text;
 }

@@ -41,6 +41,26 @@ struct PlanSummary {
     double step_seconds = 0;
   };
 
+  // What was chosen besides recomputation.
+  struct Chosen {
+    std::string update_placement;          // "after", "in_backward"; empty for a plan that does not train
+    int64_t backward_passes = 1;           // of one micro-step
+    int64_t micro_batch = 0, accumulation = 1;
+    int64_t head_chunk_rows = 0;           // rows of logits at a time
+    std::vector<std::string> forms;        // words of --allow that are made use of
+    std::vector<std::string> planned;      // options of which the planner chose the value
+    std::string because;                   // why not the run without these choices
+  };
+  // What one option would change if it were given besides.
+  struct Alternative {
+    std::string option;
+    // The most that each term holds at any moment with everything kept, less what it is now; those that change.
+    std::vector<Category> terms;
+    Bytes peak;  // of the process, planned within the same budget
+    double step_seconds = 0;
+    bool fits = false;
+  };
+
   bool fits = true;
   Bytes budget, peak, arena, reserve, lower_bound;  // budget and peak: of the process; peak = arena + reserve
   std::vector<Memory> memories;
@@ -60,6 +80,10 @@ struct PlanSummary {
                               // budget; none where nothing was proven
   std::optional<Bytes> smallest_budget;  // of the process, by the techniques that are allowed
   std::vector<Policy> policies;
+  Chosen chosen;
+  Bytes carried_gradients;  // held from one micro-step to the next; 0 without accumulation
+  // Each option alone, all else equal; none where nobody asked (train/changes.h).
+  std::optional<std::vector<Alternative>> alternatives;
 };
 
 // What a plan holds at its worst moment. Of tensors that share a buffer the largest counts; a tensor's
@@ -72,6 +96,9 @@ struct PlanPeak {
 // The peak of the plan's first memory.
 PlanPeak plan_peak(const Plan& plan);
 
+// The most bytes that each category holds at any moment of the plan, in the order of first use.
+std::vector<PlanSummary::Category> category_peaks(const Plan& plan);
+
 // Per transformer block of the plan's micro-step, from the plan alone. Values that share a buffer count once.
 std::vector<PlanSummary::Block> block_choices(const Plan& plan);
 
@@ -83,11 +110,17 @@ PlanSummary summarize(const Plan& plan, const Reserve& reserve, Bytes budget, in
 Json plan_json(const PlanSummary& summary);
 
 // The same as a table: bytes by category with bars, phases, the peak's operation, budget and what is left
-// of it.
+// of it; then what was chosen and why.
 std::string plan_table(const PlanSummary& summary);
 
 // What each block does, a row a block; then slowdown, gap, smallest budget and the named policies. Empty for a
 // plan that does not train.
 std::string choices_table(const PlanSummary& summary);
+
+// "update in_backward (two passes), micro-batch 4 × 2, head 256 rows, bf16_optimizer".
+std::string describe(const PlanSummary::Chosen& chosen);
+
+// What each alternative would change, a row an option and a column a term. Empty where there are none.
+std::string alternatives_table(const PlanSummary& summary);
 
 }  // namespace snug

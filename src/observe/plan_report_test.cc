@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/errors.h"
 #include "plan/text.h"
 
@@ -67,7 +69,9 @@ TEST(PlanReport, PrintsTheJsonOfThePlan) {
       R"("peak":{"phase":"micro_step","operation":"y"},"step_seconds":5.0,"tokens_per_step":4096,"parameters":256,)"
       R"("recompute":"",)"
       R"("choices":[{"block":0,"kept_bytes":512,"recomputed_bytes":0,"recompute_seconds":0.0,"kept":["x"],"recomputed":[]}],)"
-      R"("slowdown":0.0,"gap":null,"smallest_budget_bytes":null,"policies":[]})");
+      R"("slowdown":0.0,"gap":null,"smallest_budget_bytes":null,"policies":[],)"
+      R"("chosen":{"update_placement":"","backward_passes":1,"micro_batch":0,"accumulation":1,"head_chunk_rows":0,)"
+      R"("forms":[],"planned":[],"because":""},"carried_gradient_bytes":1024})");
   int64_t sum = 0;
   for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, json["peak_bytes"].get<int64_t>());
@@ -122,6 +126,75 @@ TEST(PlanReport, TabulatesChoicesWithWhatTheyCost) {
             HasSubstr("  block                  5.37 KiB         5\n")));
 }
 
+PlanSummary::Chosen chosen_in_backward() {
+  PlanSummary::Chosen chosen;
+  chosen.update_placement = "in_backward";
+  chosen.backward_passes = 2;
+  chosen.micro_batch = 4;
+  chosen.head_chunk_rows = 256;
+  chosen.because = "with the update after the backward the run needs 9 MiB or more";
+  return chosen;
+}
+
+TEST(PlanReport, SaysWhatWasChosenAndWhy) {
+  PlanSummary::Chosen chosen = chosen_in_backward();
+  EXPECT_EQ(describe(chosen), "update in_backward (two passes), micro-batch 4 × 1");
+  PlanSummary summary = summarize(parse_plan(kRecomputed), reserve_of(1000), Bytes(6000), 64, 10);
+  summary.chosen = chosen;
+  EXPECT_THAT(plan_table(summary),
+              HasSubstr("Chosen: update in_backward (two passes), micro-batch 4 × 1, because with the update after the "
+                        "backward the run needs 9 MiB or more\n"));
+  chosen = {};
+  chosen.update_placement = "after";
+  chosen.micro_batch = 2;
+  chosen.accumulation = 3;
+  chosen.head_chunk_rows = 256;
+  chosen.forms = {"reassociation", "bf16_optimizer"};
+  EXPECT_EQ(describe(chosen), "update after the backward, micro-batch 2 × 3, head of 256 rows, bf16_optimizer");
+}
+
+// Gradients of the plan with 4 micro-steps stay from one to the next (A18); with one there is nothing to say.
+TEST(PlanReport, SaysThatAccumulationHoldsAllGradients) {
+  const PlanSummary summary = summarize(parse_plan(kPlan), reserve_of(1000), Bytes(5000), 4096, 256);
+  EXPECT_EQ(summary.carried_gradients, Bytes(1024));
+  EXPECT_THAT(plan_table(summary),
+              HasSubstr("4 micro-steps an update: all gradients (1.00 KiB) are held through each of them\n"));
+  const PlanSummary once = summarize(parse_plan(kRecomputed), reserve_of(1000), Bytes(6000), 64, 10);
+  EXPECT_EQ(once.carried_gradients, Bytes());
+  EXPECT_THAT(plan_table(once), testing::Not(HasSubstr("micro-steps an update")));
+}
+
+// Moment 1: x; moment 2: y in the buffer of x; so activations are 512 at most. Gradients from moment 2 on.
+TEST(PlanReport, FindsTheMostThatEachTermHolds) {
+  std::map<std::string, Bytes> terms;
+  for (const PlanSummary::Category& term : category_peaks(parse_plan(kPlan))) terms[term.name] = term.bytes;
+  EXPECT_EQ(terms, (std::map<std::string, Bytes>{{"weights", Bytes(1024)},
+                                                 {"activations", Bytes(512)},
+                                                 {"gradients", Bytes(1024)},
+                                                 {"scratch", Bytes(300)}}));
+}
+
+TEST(PlanReport, TabulatesWhatAnOptionWouldChange) {
+  PlanSummary summary = summarize(parse_plan(kPlan), reserve_of(1000), Bytes(5000), 4096, 256);
+  EXPECT_EQ(alternatives_table(summary), "");
+  EXPECT_FALSE(plan_json(summary).contains("alternatives"));
+  summary.alternatives = {{.option = "--precision bf16",
+                           .terms = {{"weights", Bytes(-512)}, {"master_weights", Bytes(512)}},
+                           .peak = Bytes(3072),
+                           .step_seconds = 4.5,
+                           .fits = true},
+                          {.option = "--allow x", .terms = {}, .peak = Bytes(6144), .step_seconds = 5, .fits = false}};
+  EXPECT_THAT(alternatives_table(summary),
+              AllOf(HasSubstr("                           weights  master_weights       peak  s/update\n"),
+                    HasSubstr("  --precision bf16          -512 B          +512 B   3.00 KiB       4.5\n"),
+                    HasSubstr("  --allow x                      -               -   6.00 KiB         5  does not fit  no "
+                              "term changes\n")));
+  const Json row = plan_json(summary)["alternatives"][0];
+  EXPECT_EQ(row["option"], "--precision bf16");
+  EXPECT_EQ(row["terms"]["weights"], -512);
+  EXPECT_EQ(row["peak_bytes"], 3072);
+}
+
 TEST(PlanReport, CountsAPeakBeforeTheArenaAsReserve) {
   Reserve reserve = reserve_of(1000);
   reserve.peak_so_far = Bytes(10000);
@@ -148,6 +221,7 @@ Phases            repeats   live bytes
   micro_step            4     2.50 KiB  #############################
   update                1     2.00 KiB  #######################
 1,234,567 parameters; estimated 5 s an update of 4,096 tokens
+4 micro-steps an update: all gradients (1.00 KiB) are held through each of them
 )");
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/errors.h"
@@ -23,7 +24,13 @@ constexpr std::string_view kExact = "exact";
 
 }  // namespace
 
-std::span<const AllowanceInfo> allowances() { return {}; }
+std::span<const AllowanceInfo> allowances() {
+  static constexpr std::array kAllowances = {
+      AllowanceInfo{Allowance::kReassociation, "reassociation",
+                    "other orders of the same sums: micro-batch (the global batch stays) and rows of the head at a time"},
+  };
+  return kAllowances;
+}
 
 Allowed parse_allowed(std::string_view text) {
   Allowed allowed;

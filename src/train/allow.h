@@ -14,7 +14,9 @@
 namespace snug {
 
 // Techniques that change numbers, in the order of the table. A row is there once its technique is.
-enum class Allowance : uint8_t {};
+enum class Allowance : uint8_t {
+  kReassociation,
+};
 
 struct AllowanceInfo {
   Allowance allowance;

@@ -6,21 +6,17 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "compile/budget.h"
+#include "compile/micro_batch.h"
+#include "compile/outer_search.h"
+#include "train/batch.h"
+#include "train/changes.h"
+#include "train/variants.h"
 
 namespace snug {
 namespace {
 
 // How often a plan is sought again because the process grew while it was sought.
-constexpr int kMostRounds = 4;
-
-// What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
-constexpr Bytes kReserveVariation = kMiB;
-
-Bytes peak_with_arena(Bytes arena, Reserve reserve) {
-  reserve.page_tables = page_tables_for(arena);
-  return planned_process_peak(arena, reserve);
-}
+constexpr int kMostRounds = 5;
 
 std::vector<RecomputePolicy> named_policies(int64_t blocks) {
   using Kind = RecomputePolicy::Kind;
@@ -42,134 +38,126 @@ std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepare
   return rows;
 }
 
-// Peak and seconds of the same run with other options.
-Change change_to(const Prepared& run, const std::string& description, const RunOptions& options) {
-  const CompileOptions changed = compile_options(options, run.model, run.kind, run.compile_options.evaluate);
-  const Target& target = run.backend->target();
-  const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
-  CompileReport report;
-  if (needs_budget(options.recompute))
-    report = BudgetSearch(run.model, changed, target)
-                 .within(arena_within(budget, run.reserve), options.recompute)
-                 .compiled.report;
-  else
-    report = compile(run.model, changed, target).report;
-  const Bytes peak = peak_with_arena(report.arena, run.reserve);
-  return {description, peak, report.update_seconds, peak <= budget};
+// Why the first variant, the run without any of the choices, is not the one that was taken; `plan` is the one that was.
+std::string reason(OuterSearch& search, const VariantPlan& found, Bytes arena_budget, const Prepared& run) {
+  if (!found.plan.fits) return "nothing that is allowed fits and it is the smallest";
+  if (found.variant == 0) return found.plan.slowdown <= 0 ? "everything fits" : "it is the fastest that fits";
+  const Bytes least = search.search(0).smallest_arena();
+  std::string without = "without that";
+  if (run.asked.update_placement != run.options.update_placement &&
+      run.options.update_placement == UpdatePlacement::kInBackward)
+    without = "with the update after the backward";
+  if (least > arena_budget)
+    return fmt::format("{} the run needs {} or more", without,
+                       format_bytes(peak_with_arena(least, run.reserve) + kReserveVariation));
+  return fmt::format("it is the fastest that fits; {} the run is slower", without);
+}
+
+PlanSummary::Chosen chosen_of(const RunOptions& asked, const RunVariant& variant) {
+  const RunOptions& now = variant.options;
+  const bool inside = now.update_placement == UpdatePlacement::kInBackward;
+  PlanSummary::Chosen chosen;
+  chosen.update_placement = inside ? "in_backward" : "after";
+  chosen.backward_passes = inside && now.max_grad_norm > 0 ? 2 : 1;
+  chosen.micro_batch = now.per_device_train_batch_size;
+  chosen.accumulation = now.gradient_accumulation_steps;
+  chosen.head_chunk_rows = now.head_chunk_rows > 0 ? now.head_chunk_rows : kHeadChunkRows;
+  for (const AllowanceInfo& info : allowances())
+    if (variant.forms.contains(info.allowance)) chosen.forms.emplace_back(info.word);
+  const auto planned = [&](bool was_planned, const char* option) {
+    if (was_planned) chosen.planned.emplace_back(option);
+  };
+  planned(plans_micro_batch(asked), "per_device_train_batch_size");
+  planned(asked.update_placement != now.update_placement, "update_placement");
+  planned(asked.head_chunk_rows != now.head_chunk_rows, "head_chunk_rows");
+  return chosen;
 }
 
 }  // namespace
 
+Bytes peak_with_arena(Bytes arena, Reserve reserve) {
+  reserve.page_tables = page_tables_for(arena);
+  return planned_process_peak(arena, reserve);
+}
+
+RunOptions with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget) {
+  if (!plans_micro_batch(options)) return options;
+  const std::vector<int64_t> sizes = open_micro_batches(options);
+  const int64_t chosen = choose_micro_batch(
+      run.model, sizes,
+      [&](int64_t size) {
+        return compile_variants(variants_of(with_micro_batch(options, size)), run.model, run.evaluates);
+      },
+      run.backend->target(), arena_budget, options.recompute);
+  return with_micro_batch(options, chosen);
+}
+
 void fit_to_budget(Prepared& run) {
   if (run.kind != RunKind::kTrain) return;
-  const RecomputePolicy& policy = run.options.recompute;
-  PlanSummary choices;
-  choices.recompute = to_string(policy);
+  const RecomputePolicy& policy = run.asked.recompute;
+  const std::vector<RunVariant> variants = variants_of(run.options);
+  const std::vector<Variant> all = compile_variants(variants, run.model, run.evaluates);
+  run.compiled = {};  // never two plans at once
+
+  std::vector<PlanSummary::Policy> policies;
+  std::optional<double> gap;
+  double unlimited_seconds = 0, bound_seconds = 0;
+  std::string because;
   Bytes arena_budget = arena_within(run.budget, run.reserve), smallest_arena;
+  size_t chosen = 0;
+  bool whole = true;  // whether all variants are tried
   for (int round = 0; round < kMostRounds; ++round) {
-    bool fits = true;
+    bool fits = false;
     {
-      BudgetSearch search(run.model, run.compile_options, run.backend->target());
-      if (needs_budget(policy)) {
-        if (search.keep_all().arena > arena_budget || round > 0) {
-          BudgetPlan plan = search.within(arena_budget, policy);
-          fits = plan.fits;
-          choices.gap = plan.gap;
-          run.compiled = std::move(plan.compiled);
-        } else if (policy.kind == RecomputePolicy::Kind::kOptimal) {
-          choices.gap = 0;
-        }
+      OuterSearch search(run.model, whole ? std::span(all) : std::span(all).subspan(chosen, 1),
+                         run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+      VariantPlan found = search.within(arena_budget, policy);
+      fits = found.plan.fits;
+      if (whole) {
+        chosen = found.variant;
+        run.options = variants[chosen].options;
+        run.compile_options = all[chosen].options;
+        because = reason(search, found, arena_budget, run);
       }
-      choices.slowdown = run.compiled.report.update_seconds / search.keep_all().update_seconds - 1;
       if (round == 0) {
-        smallest_arena = search.smallest().compiled.report.arena;
-        choices.policies = policies_of(search, run);
+        unlimited_seconds = search.unlimited_seconds();
+        policies = policies_of(search.search(chosen), run);
+        smallest_arena = search.smallest_arena();
+      }
+      run.compiled = std::move(found.plan.compiled);
+      const double seconds = run.compiled.report.update_seconds;
+      gap = found.plan.gap;
+      if (gap) {
+        // What bounded all variants bounds them at a smaller budget as well.
+        const double bound = seconds * (1 - *gap);
+        bound_seconds = whole ? bound : std::min(bound_seconds, bound);
+        gap = std::max(0.0, 1 - bound_seconds / seconds);
       }
     }
     malloc_trim(0);
     run.outside = process_memory();
     run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
     const Bytes peak = planned_process_peak(run.compiled.report.arena, run.reserve);
-    if (!needs_budget(policy) || peak <= run.budget || !fits) break;
+    if (fits && peak <= run.budget) break;
+    if (!fits && whole) break;
+    if (!fits) {  // the variant has no plan that is so much smaller, another one may
+      whole = true;
+      continue;
+    }
+    if (!needs_budget(policy) && all.size() == 1) break;
+    whole = !needs_budget(policy);
     // Seeking grows the heap a little once more, so a little more than what is missing.
     arena_budget -= std::min(arena_budget, peak - run.budget + kReserveVariation);
   }
   const int64_t tokens = run.schedule.windows_per_update() * run.options.max_length;
   run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));
-  run.summary.recompute = choices.recompute;
-  run.summary.slowdown = choices.slowdown;
-  run.summary.gap = choices.gap;
+  run.summary.recompute = to_string(policy);
+  run.summary.slowdown = run.compiled.report.update_seconds / unlimited_seconds - 1;
+  run.summary.gap = gap;
   run.summary.smallest_budget = peak_with_arena(smallest_arena, run.reserve) + kReserveVariation;
-  run.summary.policies = std::move(choices.policies);
-}
-
-Bytes fixed_bytes(const Prepared& run) {
-  Bytes state;
-  for (const PlanTensor& tensor : run.compiled.plan.tensors)
-    if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
-  // The reserve beside an arena that holds the state alone.
-  return peak_with_arena(state, run.reserve);
-}
-
-std::vector<Change> changes_that_help(const Prepared& run) {
-  if (run.kind != RunKind::kTrain) return {};
-  const bool state_alone_is_too_much = fixed_bytes(run) > run.budget;
-  const RunOptions& now = run.options;
-  std::vector<std::pair<std::string, RunOptions>> candidates;
-
-  // Everything that saves memory without touching batch or data, alone and together.
-  struct Saving {
-    std::string option;
-    void (*apply)(RunOptions&);
-  };
-  std::vector<Saving> savings;
-  if (now.recompute.kind != RecomputePolicy::Kind::kOptimal)
-    savings.push_back({"--recompute optimal",
-                       [](RunOptions& o) { o.recompute = {.kind = RecomputePolicy::Kind::kOptimal}; }});
-  if (now.precision == Precision::kF32)
-    savings.push_back({"--precision bf16", [](RunOptions& o) { o.precision = Precision::kBF16; }});
-  if (now.update_placement == UpdatePlacement::kAfter && now.gradient_accumulation_steps == 1)
-    savings.push_back({"--update_placement in_backward",
-                       [](RunOptions& o) { o.update_placement = UpdatePlacement::kInBackward; }});
-  for (size_t set = 1; set < size_t{1} << savings.size(); ++set) {
-    RunOptions options = now;
-    std::string description;
-    for (size_t i = 0; i < savings.size(); ++i)
-      if ((set >> i) & 1) {
-        savings[i].apply(options);
-        description += (description.empty() ? "" : " ") + savings[i].option;
-      }
-    candidates.emplace_back(description, options);
-  }
-  if (!state_alone_is_too_much) {
-    const int64_t global = now.per_device_train_batch_size * now.gradient_accumulation_steps;
-    for (int64_t batch = now.per_device_train_batch_size / 2; batch >= 1; batch /= 2) {
-      if (global % batch != 0) continue;
-      RunOptions smaller = now;
-      smaller.per_device_train_batch_size = batch;
-      smaller.gradient_accumulation_steps = global / batch;
-      smaller.update_placement = UpdatePlacement::kAfter;
-      candidates.emplace_back(
-          fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}{}", batch,
-                      global / batch,
-                      now.update_placement == UpdatePlacement::kAfter ? "" : " --update_placement after"),
-          smaller);
-    }
-    for (int64_t length = now.max_length / 2; length >= 64; length /= 2) {
-      RunOptions shorter = now;
-      shorter.max_length = length;
-      candidates.emplace_back(fmt::format("--max_length {}", length), shorter);
-    }
-  }
-  std::vector<Change> changes;
-  for (const auto& [description, options] : candidates) {
-    Change change = change_to(run, description, options);
-    if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
-  }
-  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
-    return a.fits != b.fits ? a.fits : a.fits ? a.step_seconds < b.step_seconds : a.peak < b.peak;
-  });
-  return changes;
+  run.summary.policies = std::move(policies);
+  run.summary.chosen = chosen_of(run.asked, variants[chosen]);
+  run.summary.chosen.because = because;
 }
 
 void require_budget_allowed(const Prepared& run) {
@@ -219,34 +207,39 @@ void require_plan_fits(const Prepared& run, bool table_was_shown) {
 
 Frontier frontier_of(const Prepared& run) {
   constexpr int kPoints = 12;
-  BudgetSearch search(run.model, run.compile_options, run.backend->target());
+  const std::vector<RunVariant> variants =
+      variants_of(with_micro_batch(run.asked, run.options.per_device_train_batch_size));
+  OuterSearch search(run.model, compile_variants(variants, run.model, run.evaluates), run.backend->target(),
+                     OuterSearch::Prices::kKeep);
   const RecomputePolicy optimal{.kind = RecomputePolicy::Kind::kOptimal};
   Frontier frontier;
   frontier.title =
       fmt::format("{}, {} parameters, batch {} × {}, {}", run.model.family, parameter_count(run.model),
                   run.options.per_device_train_batch_size, run.options.max_length,
                   run.options.precision == Precision::kBF16 ? "bf16" : "fp32");
-  frontier.keep_all_seconds = search.keep_all().update_seconds;
-  const auto add = [&](const BudgetPlan& plan) {
-    const CompileReport& report = plan.compiled.report;
+  frontier.keep_all_seconds = search.unlimited_seconds();
+  const auto add = [&](Bytes arena_budget) {
+    const VariantPlan found = search.within(arena_budget, optimal);
+    const CompileReport& report = found.plan.compiled.report;
     if (!frontier.line.empty() && frontier.line.back().step_seconds <= report.update_seconds) return;
-    frontier.line.push_back(
-        {"", peak_with_arena(report.arena, run.reserve), report.update_seconds, plan.gap.value_or(0)});
+    const RunVariant& variant = variants[found.variant];
+    frontier.line.push_back({.name = found.variant == 0 ? "" : describe(chosen_of(run.asked, variant)),
+                             .peak = peak_with_arena(report.arena, run.reserve),
+                             .step_seconds = report.update_seconds,
+                             .gap = found.plan.gap.value_or(0)});
   };
-  for (const PlanSummary::Policy& policy : policies_of(search, run))
+  for (const PlanSummary::Policy& policy : policies_of(search.search(0), run))
     frontier.policies.push_back({policy.name, policy.peak, policy.step_seconds, 0});
-  const BudgetPlan smallest = search.smallest();
-  add(smallest);
   // Even steps, and what each policy needs: the line never lies below one of them.
-  const Bytes low = smallest.compiled.report.arena, high = search.keep_all().arena;
-  std::vector<Bytes> budgets{high};
+  const Bytes low = search.smallest_arena(), high = search.keep_all(search.fastest()).arena;
+  std::vector<Bytes> budgets{low, high};
   for (int point = 1; point < kPoints; ++point)
     budgets.push_back(low + Bytes((high - low).value / kPoints * point));
   for (const FrontierPoint& policy : frontier.policies)
     budgets.push_back(arena_within(policy.peak, run.reserve));
   std::sort(budgets.begin(), budgets.end());
   for (Bytes budget : budgets)
-    if (budget > low && budget <= high) add(search.within(budget, optimal));
+    if (budget >= low && budget <= high) add(budget);
   return frontier;
 }
 

@@ -9,10 +9,10 @@
 
 namespace snug {
 
-// Called by prepare() for a run that trains; does nothing for others. Where the run's policy needs a budget and keeping everything
-// exceeds it, replaces `run.compiled` by the plan that the policy finds, or by the smallest where none fits. In every case measures
-// `run.outside` and `run.reserve` anew, for seeking grows the process, and makes `run.summary` with what it says of choices: slowdown,
-// gap, smallest budget, named policies. Throws as compile() does.
+// Called by prepare() for a run that trains; does nothing for others. Of all variants that are allowed (train/variants.h) takes the one
+// with the fastest plan that fits, or with the smallest plan where none does: replaces `run.options`, `run.compile_options` and
+// `run.compiled`. In every case measures `run.outside` and `run.reserve` anew, for seeking grows the process, and makes `run.summary`
+// with what it says of choices: slowdown, gap, smallest budget, named policies, what was chosen and why. Throws as compile() does.
 void fit_to_budget(Prepared& run);
 
 // Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category unless
@@ -21,20 +21,15 @@ void require_plan_fits(const Prepared& run, bool table_was_shown = false);
 // Throws UserError(kUsage) when the budget exceeds what the control groups or the machine allow, with both numbers.
 void require_budget_allowed(const Prepared& run);
 
-// One change of options with what follows from it.
-struct Change {
-  std::string description;
-  Bytes peak;               // of the process
-  double step_seconds = 0;  // estimated, of one update
-  bool fits = false;
-};
-// What of recomputation, bf16, the update inside the backward, a smaller batch and a shorter max_length lowers the peak, alone and
-// together; fitting ones first, by rising seconds. Batch and length are left out where what lives at every moment exceeds the budget
-// already: they are not the knob then.
-std::vector<Change> changes_that_help(const Prepared& run);
+// `options` with the micro-batch of compile/micro_batch.h's rule for an arena of that size, where the planner chooses it; otherwise as
+// they are. Of `run`, model, backend and `evaluates` are read.
+RunOptions with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget);
 
-// What no batch, length or recomputation can lower: the state (weights, masters, moments) and the reserve.
-Bytes fixed_bytes(const Prepared& run);
+// What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
+constexpr Bytes kReserveVariation = kMiB;
+
+// The process peak with another arena beside the same reserve.
+Bytes peak_with_arena(Bytes arena, Reserve reserve);
 
 // The run at budgets from the smallest that works to keeping everything, and the named policies.
 Frontier frontier_of(const Prepared& run);

@@ -10,8 +10,10 @@
 #include "formats/byte_tokenizer.h"
 #include "formats/token_shard.h"
 #include "models/load_model.h"
+#include "train/batch.h"
 #include "train/fit.h"
 #include "train/size_options.h"
+#include "train/variants.h"
 
 namespace snug {
 namespace {
@@ -20,6 +22,9 @@ namespace fs = std::filesystem;
 
 // Kept free below what the machine or its control groups allow when no budget is named.
 Bytes margin_below(Bytes allowance) { return std::max(Bytes(allowance.value / 20), 64 * kMiB); }
+
+// What the process grows by while its plan is sought.
+constexpr Bytes kPlanningGrowth{2 << 20};
 
 bool is_text_run(const std::vector<std::string>& files) {
   return std::any_of(files.begin(), files.end(), [](const std::string& file) { return is_text_path(file); });
@@ -69,6 +74,13 @@ void check_tokenizer(const RunOptions& options) {
   require_byte_tokenizer(options.model);
 }
 
+// Compiles what each form that is allowed makes of the run, for the operations that costs are needed of.
+void compile_forms(const Prepared& run, const Target& target) {
+  for (const RunVariant& variant : variants_of(run.options))
+    if (variant.forms.size() == 1)
+      compile(run.model, compile_options(variant.options, run.model, run.kind, run.evaluates), target);
+}
+
 // Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
 Compiled compile_run(const Model& model, const RunOptions& options, RunKind kind, bool evaluates, const Target& target,
                      const std::string& config_path) {
@@ -82,9 +94,46 @@ Compiled compile_run(const Model& model, const RunOptions& options, RunKind kind
   } catch (const UserError& error) {
     if (error.code() != ExitCode::kUsage) throw;
     RunOptions usual;
+    settle_batch(usual);
     usual.max_length = std::min<int64_t>(1024, model.max_positions);
     explain_sizes(options, usual, config_path, error, plan_with);
   }
+}
+
+// What will lie outside the arena, before a micro-batch is chosen: none changes it much.
+Reserve reserve_before_planning(const Prepared& run) {
+  const int64_t size = open_micro_batches(run.asked).front();
+  const CompileOptions smallest =
+      compile_options(with_micro_batch(run.asked, size), run.model, run.kind, run.evaluates);
+  const Plan plan = compile(run.model, smallest, run.backend->target()).plan;
+  Reserve reserve = reserve_beside(plan, *run.backend, process_memory());
+  reserve.allowance += kPlanningGrowth;
+  return reserve;
+}
+
+// Compiles the plan of `run.options` and what follows from it.
+void plan(Prepared& run) {
+  const RunOptions& options = run.options;
+  run.compile_options = compile_options(options, run.model, run.kind, run.evaluates);
+  run.compiled = {};
+  run.compiled = compile_by_costs(
+      *run.backend, run.kind == RunKind::kTrain ? options.costs : CostSource::kRoofline,
+      options.memory.value_or(run.allowance.bytes),
+      [&](const Target& target) {
+        if (run.kind == RunKind::kTrain && !options.allow.empty()) compile_forms(run, target);
+        return compile_run(run.model, options, run.kind, run.evaluates, target, run.directory.config_path());
+      },
+      run.costs);
+  run.schedule = {.windows = run.train ? run.train->count() : 0,
+                  .batch = options.per_device_train_batch_size,
+                  .accumulation = options.gradient_accumulation_steps,
+                  .shuffle = options.shuffle,
+                  .seed = options.seed};
+  run.updates = updates_of(options, run.schedule);
+  run.outside = process_memory();
+  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
+  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, 0, parameter_count(run.model));
+  fit_to_budget(run);
 }
 
 }  // namespace
@@ -95,6 +144,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   compile.length = options.max_length;
   compile.eval_batch = options.per_device_eval_batch_size;
   compile.accumulation = options.gradient_accumulation_steps;
+  if (options.head_chunk_rows > 0) compile.head_chunk = options.head_chunk_rows;
   compile.precision = options.precision;
   if (!needs_budget(options.recompute)) compile.recompute = options.recompute;
   compile.optimizer = {.beta1 = options.adam_beta1,
@@ -102,7 +152,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
                        .eps = options.adam_epsilon,
                        .weight_decay = options.weight_decay,
                        .max_grad_norm = options.max_grad_norm};
-  compile.update_placement = options.update_placement;
+  compile.update_placement = options.update_placement.value_or(UpdatePlacement::kAfter);
   compile.master_weights = options.master_weights;
   compile.train = kind == RunKind::kTrain;
   compile.evaluate = evaluates;
@@ -122,14 +172,15 @@ Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const P
 }
 
 Prepared prepare(const RunOptions& given, RunKind kind) {
-  check_options(given, kind);
+  RunOptions options = given;
+  if (kind == RunKind::kTrain) settle_batch(options);
+  check_options(options, kind);
   // Large vectors of compiling come from mmap and go back at once; the one heap holds small objects only.
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
 
   ModelDirectory directory = ModelDirectory::open(given.model);
   Model model = load_model(directory);
-  RunOptions options = given;
   if (options.max_length == 0) options.max_length = std::min<int64_t>(1024, model.max_positions);
   if (options.max_length > model.max_positions)
     throw_user(ExitCode::kUsage, "max_length is {}; expected at most {}, the model's positions", options.max_length,
@@ -139,49 +190,44 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
 
   std::optional<Windows> train = open_windows(options.train_file, options, model);
   std::optional<Windows> validation = open_windows(options.validation_file, options, model);
-  Schedule schedule{.windows = train ? train->count() : 0,
-                    .batch = options.per_device_train_batch_size,
-                    .accumulation = options.gradient_accumulation_steps,
-                    .shuffle = options.shuffle,
-                    .seed = options.seed};
   auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
   const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
-  CompileOptions compiling = compile_options(options, model, kind, evaluates);
-  CostsReport costs;
-  Compiled compiled = compile_by_costs(
-      *backend, kind == RunKind::kTrain ? options.costs : CostSource::kRoofline,
-      options.memory.value_or(memory_allowance().bytes),
-      [&](const Target& target) {
-        return compile_run(model, options, kind, evaluates, target, directory.config_path());
-      },
-      costs);
-  const int64_t updates = updates_of(options, schedule);
 
   Prepared run{.kind = kind,
-               .options = std::move(options),
+               .asked = std::move(options),
+               .options = {},
                .directory = std::move(directory),
                .model = std::move(model),
-               .compile_options = std::move(compiling),
+               .evaluates = evaluates,
+               .compile_options = {},
                .backend = std::move(backend),
-               .compiled = std::move(compiled),
-               .costs = std::move(costs),
+               .compiled = {},
+               .costs = {},
                .train = std::move(train),
                .validation = std::move(validation),
-               .schedule = schedule,
-               .updates = updates,
+               .schedule = {},
+               .updates = 0,
                .outside = {},
                .reserve = {},
                .allowance = memory_allowance(),
                .budget = {},
                .margin = {},
                .summary = {}};
-  run.outside = process_memory();
-  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
-  run.margin = run.options.memory ? Bytes(0) : margin_below(run.allowance.bytes);
-  run.budget = run.options.memory.value_or(run.allowance.bytes - run.margin);
-  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, 0, parameter_count(run.model));
-  fit_to_budget(run);
-  return run;
+  run.margin = run.asked.memory ? Bytes(0) : margin_below(run.allowance.bytes);
+  run.budget = run.asked.memory.value_or(run.allowance.bytes - run.margin);
+  // What is measured around a plan is known once there is one; a micro-batch that it leaves no room for is chosen again.
+  const bool chooses_batch = kind == RunKind::kTrain && plans_micro_batch(run.asked);
+  for (Bytes held_back;; held_back += run.summary.peak - run.budget + kMiB) {
+    run.options = run.asked;
+    if (chooses_batch) {
+      const Reserve reserve = reserve_before_planning(run);
+      run.options = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve));
+    }
+    plan(run);
+    if (run.summary.fits || !chooses_batch ||
+        run.options.per_device_train_batch_size == open_micro_batches(run.asked).front())
+      return run;
+  }
 }
 
 }  // namespace snug

@@ -28,9 +28,11 @@ enum class RunKind : uint8_t { kTrain, kEvaluate, kGenerate };
 
 struct Prepared {
   RunKind kind = RunKind::kTrain;
-  RunOptions options;  // effective: max_length and threads filled in, memory as it was given
+  RunOptions asked;    // as given, with max_length, threads and accumulation filled in
+  RunOptions options;  // the same with the planner's choices: what the plan is made for
   ModelDirectory directory;
   Model model;
+  bool evaluates = false;  // there is a phase that evaluates
   CompileOptions compile_options;
   std::unique_ptr<cpu::CpuBackend> backend;
   Compiled compiled;

@@ -47,7 +47,10 @@ struct RunOptions {
   bool shuffle = true;
 
   // Batch and length of the run
-  int64_t per_device_train_batch_size = 8, per_device_eval_batch_size = 8, gradient_accumulation_steps = 1;
+  static constexpr int64_t kAuto = 0;       // of per_device_train_batch_size: a divisor of global_batch_size that the planner chooses
+  int64_t per_device_train_batch_size = 8, per_device_eval_batch_size = 8;
+  int64_t gradient_accumulation_steps = 0;  // 0: what global_batch_size needs; without one 1
+  int64_t global_batch_size = 0;            // windows of one update; 0: batch times accumulation
   double num_train_epochs = 3;
   int64_t max_steps = -1;  // updates; −1: num_train_epochs decides; 0: load and save only
 
@@ -61,8 +64,9 @@ struct RunOptions {
   std::optional<Bytes> memory;  // budget of the whole process; none: what is left, minus a margin
   Precision precision = Precision::kF32;
   RecomputePolicy recompute{.kind = RecomputePolicy::Kind::kOptimal};
-  Allowed allow;  // beyond exact choices
-  UpdatePlacement update_placement = UpdatePlacement::kAfter;
+  Allowed allow;                                    // beyond exact choices
+  std::optional<UpdatePlacement> update_placement;  // none: the planner chooses
+  int64_t head_chunk_rows = 0;                      // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
   MasterWeights master_weights = MasterWeights::kSplit;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   CostSource costs = CostSource::kMeasured;

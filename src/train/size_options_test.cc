@@ -20,6 +20,7 @@ std::function<void(const RunOptions&)> sizes_with(int64_t width) {
 RunOptions usual() {
   RunOptions options;
   options.max_length = 1024;
+  options.gradient_accumulation_steps = 1;
   return options;
 }
 

@@ -578,8 +578,8 @@ TEST_F(Errors, OptimizerStateThatDoesNotFitIsSeenBeforeTheFirstStep) {
       make_model(here_ / "ten",
                  gpt2_json({.blocks = 12, .width = 256, .heads = 4, .positions = 64, .vocabulary = 1908}));
   const std::vector<std::string> shape = {
-      "--model",     model, "--per_device_train_batch_size", "1", "--max_length", "32", "--threads", "1",
-      "--recompute", "none"};
+      "--model",     model,  "--per_device_train_batch_size", "1",    "--max_length", "32", "--threads", "1",
+      "--recompute", "none", "--update_placement",            "after"};
   const Json roomy = plan_json_of(shape, kDone);
   EXPECT_NEAR(roomy["parameters"].get<double>(), 10e6, 0.05e6);
   const Json& categories = roomy["categories"];
@@ -737,7 +737,7 @@ TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
 TEST_F(Errors, PlanAsJsonHasEveryKeyAndAddsUp) {
   for (const char* memory : {"2GB", "10MB"}) {
     SCOPED_TRACE(memory);
-    const Json plan = plan_json_of({"--model", fixture_, "--memory", memory},
+    const Json plan = plan_json_of({"--model", fixture_, "--memory", memory, "--update_placement", "after"},
                                    std::string(memory) == "2GB" ? kDone : kDoesNotFit);
     for (const char* key : {"format",
                             "fits",
@@ -758,7 +758,9 @@ TEST_F(Errors, PlanAsJsonHasEveryKeyAndAddsUp) {
                             "slowdown",
                             "gap",
                             "smallest_budget_bytes",
-                            "policies"})
+                            "policies",
+                            "chosen",
+                            "carried_gradient_bytes"})
       EXPECT_TRUE(plan.contains(key)) << key;
     EXPECT_EQ(plan["format"], 1);
     EXPECT_EQ(plan["fits"], std::string(memory) == "2GB");
@@ -801,8 +803,9 @@ TEST_F(Errors, PlanNeedsNoWeightsEvenForAModelFarLargerThanTheMachine) {
                                                                    .positions = 4096,
                                                                    .vocabulary = 128256,
                                                                    .tied = false}));
-  const Json plan =
-      plan_json_of({"--model", model, "--memory", "64GB", "--per_device_train_batch_size", "1"}, kDoesNotFit);
+  const Json plan = plan_json_of({"--model", model, "--memory", "64GB", "--per_device_train_batch_size", "1",
+                                  "--update_placement", "after"},
+                                 kDoesNotFit);
   EXPECT_GT(plan["parameters"].get<int64_t>(), 25'000'000'000);
   EXPECT_GT(plan["peak_bytes"].get<int64_t>(), 16 * plan["parameters"].get<int64_t>() * 7 / 8);
 }

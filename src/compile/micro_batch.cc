@@ -1,0 +1,71 @@
+#include "compile/micro_batch.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/errors.h"
+
+namespace snug {
+namespace {
+
+constexpr double kFlopsOfAByte = 32;
+
+using Prices = OuterSearch::Prices;
+
+}  // namespace
+
+double WorkTarget::seconds(const OpQuery&, const OpCost& cost) const {
+  return std::max(cost.flops, kFlopsOfAByte * cost.bytes) * 1e-12;
+}
+
+std::vector<int64_t> divisors(int64_t number) {
+  require(number >= 1, "divisors of {}", number);
+  std::vector<int64_t> low, high;
+  for (int64_t candidate = 1; candidate <= number / candidate; ++candidate) {
+    if (number % candidate != 0) continue;
+    low.push_back(candidate);
+    if (candidate != number / candidate) high.push_back(number / candidate);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+int64_t choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
+                           const std::function<std::vector<Variant>(int64_t)>& variants_of,
+                           const Target& target, Bytes arena_budget, const RecomputePolicy& policy) {
+  require(!sizes.empty(), "choose_micro_batch: no size");
+  const WorkTarget work(target);
+  // None where a size of the run is beyond 64 bits.
+  const auto search_of = [&](int64_t size) -> std::optional<OuterSearch> {
+    try {
+      return OuterSearch(model, variants_of(size), work, Prices::kForgetOfLosers);
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  };
+  // The least that any size does, by the largest: it reads weights least often.
+  double least = 0;
+  for (size_t i = sizes.size(); i-- > 0;)
+    if (const std::optional<OuterSearch> search = search_of(sizes[i])) {
+      least = search->unlimited_seconds();
+      break;
+    }
+  struct Best {
+    int64_t size;
+    double work;
+  };
+  std::optional<Best> best;
+  for (int64_t size : sizes) {
+    std::optional<OuterSearch> search = search_of(size);
+    if (!search) break;
+    const VariantPlan found = search->within(arena_budget, policy);
+    if (!found.plan.fits) break;
+    const double done = found.plan.compiled.report.update_seconds;
+    if (!best || done <= best->work) best = {size, done};
+    const double repeated = done - search->unlimited_seconds();
+    if (least + repeated > best->work) break;
+  }
+  return best ? best->size : sizes.front();
+}
+
+}  // namespace snug

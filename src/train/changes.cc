@@ -1,0 +1,218 @@
+#include "train/changes.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "compile/outer_search.h"
+#include "train/batch.h"
+#include "train/fit.h"
+#include "train/variants.h"
+
+namespace snug {
+namespace {
+
+// One option that lowers some term: a word of --allow, or an option of its own.
+struct Saving {
+  std::string option;  // "--precision bf16"; of a word: empty
+  std::optional<Allowance> allowance;
+  std::function<void(RunOptions&)> apply;
+};
+
+// Those that `asked` has not, the exact ones first.
+std::vector<Saving> savings_of(const RunOptions& asked) {
+  std::vector<Saving> savings;
+  if (asked.recompute.kind != RecomputePolicy::Kind::kOptimal)
+    savings.push_back({"--recompute optimal", {}, [](RunOptions& o) {
+                         o.recompute = {.kind = RecomputePolicy::Kind::kOptimal};
+                       }});
+  if (asked.update_placement == UpdatePlacement::kAfter && asked.gradient_accumulation_steps == 1)
+    savings.push_back({"--update_placement auto", {}, [](RunOptions& o) { o.update_placement.reset(); }});
+  if (asked.precision == Precision::kF32)
+    savings.push_back({"--precision bf16", {}, [](RunOptions& o) { o.precision = Precision::kBF16; }});
+  for (const AllowanceInfo& info : allowances()) {
+    if (asked.allow.contains(info.allowance)) continue;
+    const Allowance allowance = info.allowance;
+    RunOptions changed = asked;
+    changed.allow = {allowance};
+    changed = with_micro_batch(changed, open_micro_batches(changed).back());
+    RunOptions without = changed;
+    without.allow = {};
+    // A word that no variant makes use of in this run changes nothing.
+    if (variants_of(changed).size() == variants_of(without).size()) continue;
+    savings.push_back({"", allowance, [allowance](RunOptions& o) { o.allow.insert(allowance); }});
+  }
+  return savings;
+}
+
+// The options that `savings` add to those of `asked`, as they are written.
+std::string description_of(const RunOptions& asked, std::span<const Saving> savings) {
+  std::string text;
+  Allowed allowed = asked.allow;
+  bool allows_more = false;
+  for (const Saving& saving : savings) {
+    if (saving.allowance) {
+      allowed.insert(*saving.allowance);
+      allows_more = true;
+    } else {
+      text += (text.empty() ? "" : " ") + saving.option;
+    }
+  }
+  if (allows_more) text += fmt::format("{}--allow {}", text.empty() ? "" : " ", to_string(allowed));
+  return text;
+}
+
+RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
+  for (const Saving& saving : savings) saving.apply(options);
+  return options;
+}
+
+// The same run planned with other options.
+Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked) {
+  const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
+  const Bytes arena_budget = arena_within(budget, run.reserve);
+  const RunOptions options = with_chosen_micro_batch(run, asked, arena_budget);
+  OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
+                     run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+  const CompileReport report = search.within(arena_budget, options.recompute).plan.compiled.report;
+  const Bytes peak = peak_with_arena(report.arena, run.reserve);
+  return {description, peak, report.update_seconds, peak <= budget};
+}
+
+// The user's options with the planner's micro-batch and place of the update: what stays as it is when one option is changed.
+RunOptions base_of(const Prepared& run) {
+  RunOptions base = with_micro_batch(run.asked, run.options.per_device_train_batch_size);
+  base.update_placement = run.options.update_placement;
+  return base;
+}
+
+void add_batches_and_lengths(const RunOptions& now,
+                             std::vector<std::pair<std::string, RunOptions>>& candidates) {
+  const bool inside = now.update_placement == UpdatePlacement::kInBackward;
+  const int64_t global = global_batch(now);
+  const auto add_batch = [&](int64_t batch) {
+    RunOptions other = with_micro_batch(now, batch);
+    std::string text = fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", batch,
+                                   other.gradient_accumulation_steps);
+    if (inside && other.gradient_accumulation_steps > 1) {
+      other.update_placement.reset();
+      text += " --update_placement auto";
+    }
+    candidates.emplace_back(text, other);
+  };
+  // Without accumulation the update may stand in the backward, and no gradient is held from one micro-step to the next.
+  if (now.gradient_accumulation_steps > 1) add_batch(global);
+  for (int64_t batch = now.per_device_train_batch_size / 2; batch >= 1; batch /= 2)
+    if (global % batch == 0) add_batch(batch);
+  for (int64_t length = now.max_length / 2; length >= 64; length /= 2) {
+    RunOptions shorter = now;
+    shorter.max_length = length;
+    candidates.emplace_back(fmt::format("--max_length {}", length), shorter);
+  }
+}
+
+// The plan of one variant that keeps everything, or of a policy that was named.
+std::map<std::string, Bytes> terms_of(const Prepared& run, const RunOptions& options) {
+  const Compiled compiled =
+      compile(run.model, compile_options(options, run.model, run.kind, run.evaluates), run.backend->target());
+  std::map<std::string, Bytes> terms;
+  for (const PlanSummary::Category& term : category_peaks(compiled.plan))
+    if (term.name != "data") terms[term.name] = term.bytes;  // token ids and counters: next to nothing
+  return terms;
+}
+
+}  // namespace
+
+Bytes fixed_bytes(const Prepared& run) {
+  Bytes state;
+  for (const PlanTensor& tensor : run.compiled.plan.tensors)
+    if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
+  // The reserve beside an arena that holds the state alone.
+  return peak_with_arena(state, run.reserve);
+}
+
+std::vector<Change> changes_that_help(const Prepared& run) {
+  if (run.kind != RunKind::kTrain) return {};
+  std::vector<std::pair<std::string, RunOptions>> candidates;
+  const std::vector<Saving> savings = savings_of(run.asked);
+  const auto add = [&](std::span<const Saving> some) {
+    candidates.emplace_back(description_of(run.asked, some), with_savings(run.asked, some));
+  };
+  for (const Saving& saving : savings) add({&saving, 1});
+  for (size_t count = 2; count <= savings.size(); ++count) add(std::span(savings).first(count));
+  if (fixed_bytes(run) <= run.budget && !plans_micro_batch(run.asked))
+    add_batches_and_lengths(run.asked, candidates);
+
+  std::vector<Change> changes;
+  for (const auto& [description, options] : candidates) {
+    Change change = change_to(run, description, options);
+    if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return a.fits != b.fits ? a.fits : a.fits ? a.step_seconds < b.step_seconds : a.peak < b.peak;
+  });
+  return changes;
+}
+
+std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
+  if (run.kind != RunKind::kTrain) return {};
+  const RunOptions base = base_of(run);
+  const std::map<std::string, Bytes> now = terms_of(run, run.options);
+  std::vector<PlanSummary::Alternative> rows;
+  // `forced`: the run as it is but for that one option, whether or not the planner would take it.
+  const auto add = [&](const std::string& option, const RunOptions& asked, const RunOptions& forced) {
+    const Change change = change_to(run, option, asked);
+    PlanSummary::Alternative row{.option = option,
+                                 .terms = {},
+                                 .peak = change.peak,
+                                 .step_seconds = change.step_seconds,
+                                 .fits = change.fits};
+    std::map<std::string, Bytes> then = terms_of(run, forced);
+    for (const auto& [name, bytes] : now) then.try_emplace(name, Bytes());
+    for (const auto& [name, bytes] : then) {
+      const auto before = now.find(name);
+      const Bytes difference = bytes - (before == now.end() ? Bytes() : before->second);
+      if (difference != Bytes()) row.terms.push_back({name, difference});
+    }
+    rows.push_back(std::move(row));
+  };
+
+  if (base.gradient_accumulation_steps == 1) {
+    const bool inside = run.options.update_placement == UpdatePlacement::kInBackward;
+    RunOptions other = base, forced = run.options;
+    other.update_placement = forced.update_placement =
+        inside ? UpdatePlacement::kAfter : UpdatePlacement::kInBackward;
+    add(inside ? "--update_placement after" : "--update_placement in_backward", other, forced);
+  }
+  if (const int64_t batch = base.per_device_train_batch_size; batch % 2 == 0) {
+    RunOptions forced = with_micro_batch(run.options, batch / 2);
+    forced.update_placement = UpdatePlacement::kAfter;
+    RunOptions other = with_micro_batch(base, batch / 2);
+    other.update_placement = UpdatePlacement::kAfter;
+    add(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", batch / 2,
+                    other.gradient_accumulation_steps),
+        other, forced);
+  }
+  for (const Saving& saving : savings_of(base)) {
+    RunOptions other = base, forced = run.options;
+    saving.apply(other);
+    if (saving.option == "--update_placement auto" || saving.option == "--recompute optimal")
+      continue;  // above, and the policies
+    if (saving.allowance) {
+      // The variant of the run that makes use of this word alone.
+      RunOptions only = run.options;
+      only.allow = {*saving.allowance};
+      for (const RunVariant& variant : variants_of(only))
+        if (variant.forms.contains(*saving.allowance)) forced = variant.options;
+    } else {
+      saving.apply(forced);
+    }
+    add(description_of(run.asked, {&saving, 1}), other, forced);
+  }
+  return rows;
+}
+
+}  // namespace snug

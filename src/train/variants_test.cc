@@ -1,0 +1,60 @@
+#include "train/variants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "train/batch.h"
+
+namespace snug {
+namespace {
+
+RunOptions run_of(int64_t batch, int64_t accumulation) {
+  RunOptions options;
+  options.per_device_train_batch_size = batch;
+  options.gradient_accumulation_steps = accumulation;
+  options.max_length = 128;
+  return options;
+}
+
+TEST(Variants, WithoutPermissionsOnlyThePlaceOfTheUpdateIsOpen) {
+  const std::vector<RunVariant> variants = variants_of(run_of(8, 1));
+  ASSERT_EQ(variants.size(), 2u);
+  EXPECT_EQ(variants[0].options.update_placement, UpdatePlacement::kAfter);
+  EXPECT_EQ(variants[1].options.update_placement, UpdatePlacement::kInBackward);
+  for (const RunVariant& variant : variants) {
+    EXPECT_TRUE(variant.forms.empty());
+    EXPECT_TRUE(variant.may_be_smallest);
+    EXPECT_EQ(variant.options.head_chunk_rows, 0);
+  }
+}
+
+TEST(Variants, WhatTheUserSaysIsNotOpen) {
+  RunOptions options = run_of(8, 1);
+  options.update_placement = UpdatePlacement::kInBackward;
+  const std::vector<RunVariant> variants = variants_of(options);
+  ASSERT_EQ(variants.size(), 1u);
+  EXPECT_EQ(variants[0].options.update_placement, UpdatePlacement::kInBackward);
+}
+
+TEST(Variants, WithAccumulationTheUpdateStandsAfter) {
+  const std::vector<RunVariant> variants = variants_of(run_of(8, 2));
+  ASSERT_EQ(variants.size(), 1u);
+  EXPECT_EQ(variants[0].options.update_placement, UpdatePlacement::kAfter);
+}
+
+TEST(Variants, ReassociationOpensTheRowsOfTheHeadDownTo64) {
+  RunOptions options = run_of(2, 2);
+  options.allow.insert(Allowance::kReassociation);
+  std::vector<int64_t> chunks;
+  for (const RunVariant& variant : variants_of(options)) {
+    chunks.push_back(variant.options.head_chunk_rows);
+    EXPECT_EQ(variant.forms.contains(Allowance::kReassociation), variant.options.head_chunk_rows != 0);
+    EXPECT_EQ(variant.may_be_smallest, variant.options.head_chunk_rows == 64);
+  }
+  EXPECT_THAT(chunks, testing::ElementsAre(0, 128, 64)) << "256 rows are one chunk already";
+  options.head_chunk_rows = 96;
+  EXPECT_EQ(variants_of(options).size(), 1u);
+}
+
+}  // namespace
+}  // namespace snug
