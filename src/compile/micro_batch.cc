@@ -30,9 +30,9 @@ std::vector<int64_t> divisors(int64_t number) {
   return low;
 }
 
-int64_t choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
-                           const std::function<std::vector<Variant>(int64_t)>& variants_of,
-                           const Target& target, Bytes arena_budget, const RecomputePolicy& policy) {
+MicroBatch choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
+                              const std::function<std::vector<Variant>(int64_t)>& variants_of,
+                              const Target& target, Bytes arena_budget, const RecomputePolicy& policy) {
   require(!sizes.empty(), "choose_micro_batch: no size");
   const WorkTarget work(target);
   // None where a size of the run is beyond 64 bits.
@@ -55,17 +55,30 @@ int64_t choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
     double work;
   };
   std::optional<Best> best;
-  for (int64_t size : sizes) {
+  struct Smallest {
+    int64_t size;
+    Bytes arena;
+  };
+  std::optional<Smallest> smallest;
+  // What an update of that size does more than with everything kept; none where it does not fit.
+  const auto try_size = [&](int64_t size) -> std::optional<double> {
     std::optional<OuterSearch> search = search_of(size);
-    if (!search) break;
+    if (!search) return std::nullopt;
     const VariantPlan found = search->within(arena_budget, policy);
-    if (!found.plan.fits) break;
+    const Bytes arena = found.plan.compiled.report.arena;
+    if (!smallest || arena < smallest->arena) smallest = {size, arena};
+    if (!found.plan.fits) return std::nullopt;
     const double done = found.plan.compiled.report.update_seconds;
     if (!best || done <= best->work) best = {size, done};
-    const double repeated = done - search->unlimited_seconds();
-    if (least + repeated > best->work) break;
+    return done - search->unlimited_seconds();
+  };
+  for (int64_t size : sizes.first(sizes.size() - 1)) {
+    const std::optional<double> repeated = try_size(size);
+    if (!repeated || least + *repeated > best->work) break;
   }
-  return best ? best->size : sizes.front();
+  try_size(sizes.back());
+  if (best) return {best->size, true};
+  return {smallest ? smallest->size : sizes.front(), false};
 }
 
 }  // namespace snug

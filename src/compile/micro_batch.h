@@ -9,7 +9,8 @@
 //         counts what is computed again as well as weights that are read once a micro-step, and no machine goes into it.
 // Method: sizes are tried by rising size; the plan of each is sought (outer_search.h) with work in place of seconds.
 //         Larger sizes hold more, so the search ends at the first that does not fit, or once what is repeated already at this
-//         size is more than all that larger ones could save.
+//         size is more than all that larger ones could save. The largest is tried in any case: where it is the global
+//         batch, no gradient is held from one micro-step to the next, so that it may need less than smaller ones.
 // See:    docs/planner.md
 #pragma once
 
@@ -25,11 +26,17 @@ namespace snug {
 // Positive divisors of `number` ≥ 1, rising.
 std::vector<int64_t> divisors(int64_t number);
 
-// The micro-batch by the rule above, one of `sizes` (rising, at least one); the first where none fits. `variants_of` gives the variants of
-// the run with a micro-batch of that size, all with the same samples an update. Sizes whose bytes exceed 64 bits do not fit.
-int64_t choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
-                           const std::function<std::vector<Variant>(int64_t)>& variants_of,
-                           const Target& target, Bytes arena_budget, const RecomputePolicy& policy);
+struct MicroBatch {
+  int64_t size = 1;
+  bool fits = false;
+};
+
+// The micro-batch by the rule above, one of `sizes` (rising, at least one); where none fits, of those that were tried the one that needs the
+// least. `variants_of` gives the variants of the run with a micro-batch of that size, all with the same samples an update. Sizes whose
+// bytes exceed 64 bits do not fit.
+MicroBatch choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
+                              const std::function<std::vector<Variant>(int64_t)>& variants_of,
+                              const Target& target, Bytes arena_budget, const RecomputePolicy& policy);
 
 // Work in place of seconds, in units of 10¹² FLOPs; all else as `target` says, which must outlive it.
 class WorkTarget : public Target {

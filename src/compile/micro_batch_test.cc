@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <map>
+#include <set>
 
 #include "backends/null/null_target.h"
 #include "compile/example_test.h"
@@ -48,13 +49,16 @@ TEST(MicroBatch, DoesTheLeastWorkOfAllSizesAndOfEqualOnesIsTheLargest) {
     std::map<int64_t, OuterSearch> searches;
     for (int64_t size : sizes)
       searches.emplace(size, OuterSearch(model, variants_of(size), work, OuterSearch::Prices::kKeep));
-    const Bytes low = searches.at(1).smallest_arena(), high = searches.at(kGlobal).keep_all(0).arena;
+    Bytes low = searches.at(1).smallest_arena();
+    for (auto& [size, search] : searches) low = std::min(low, search.smallest_arena());
+    const Bytes high = searches.at(kGlobal).keep_all(0).arena;
     double most = std::numeric_limits<double>::infinity();
     std::set<int64_t> chosen;
     for (int64_t step = 0; step <= 5; ++step) {
       const Bytes budget = low + Bytes((high - low).value * step / 5);
       SCOPED_TRACE(fmt::format("{} {}", family, budget.value));
-      const int64_t size = choose_micro_batch(model, sizes, variants_of, target, budget, kOptimal);
+      const auto [size, fits] = choose_micro_batch(model, sizes, variants_of, target, budget, kOptimal);
+      EXPECT_TRUE(fits);
       chosen.insert(size);
       const double done = searches.at(size).within(budget, kOptimal).plan.compiled.report.update_seconds;
       for (auto& [other, search] : searches) {
@@ -81,14 +85,20 @@ TEST(MicroBatch, IsTheSameOnEveryMachine) {
   OuterSearch one(model, variants_of(1), slow, OuterSearch::Prices::kForgetOfLosers);
   for (double factor : {1.0, 1.3, 2.0, 4.0}) {
     const Bytes budget(static_cast<int64_t>(static_cast<double>(one.smallest_arena().value) * factor));
-    EXPECT_EQ(choose_micro_batch(model, sizes, variants_of, slow, budget, kOptimal),
-              choose_micro_batch(model, sizes, variants_of, fast, budget, kOptimal));
+    EXPECT_EQ(choose_micro_batch(model, sizes, variants_of, slow, budget, kOptimal).size,
+              choose_micro_batch(model, sizes, variants_of, fast, budget, kOptimal).size);
   }
 }
 
-TEST(MicroBatch, IsTheSmallestWhereNothingFits) {
+TEST(MicroBatch, IsTheOneThatNeedsTheLeastWhereNothingFits) {
   const Model model = six_blocks("llama");
-  EXPECT_EQ(choose_micro_batch(model, divisors(kGlobal), variants_of, NullTarget(), Bytes(1), kOptimal), 1);
+  const NullTarget target;
+  const MicroBatch none =
+      choose_micro_batch(model, divisors(kGlobal), variants_of, target, Bytes(1), kOptimal);
+  EXPECT_FALSE(none.fits);
+  OuterSearch one(model, variants_of(1), target, OuterSearch::Prices::kForgetOfLosers),
+      all(model, variants_of(kGlobal), target, OuterSearch::Prices::kForgetOfLosers);
+  EXPECT_EQ(none.size, one.smallest_arena() < all.smallest_arena() ? 1 : kGlobal);
 }
 
 }  // namespace

@@ -160,8 +160,14 @@ std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
     PlanSummary::Block& block = blocks[op.block];
     block.block = op.block;
     if (op.part == "recompute") {
+      // Of two backward passes the one for the norm repeats what the other one does; it is no choice of a block's.
+      const bool is_for_norm = op.name.ends_with(".norm");
+      if (is_for_norm && op.name.find(".recompute") == std::string::npos) continue;
       block.recompute_seconds += op.seconds;
-      block.recomputes.push_back(name_in_block(op));
+      if (is_for_norm) continue;
+      const std::string name = name_in_block(op);
+      if (std::find(block.recomputes.begin(), block.recomputes.end(), name) == block.recomputes.end())
+        block.recomputes.push_back(name);
       for (PlanTensorId output : op.outputs) block.recomputed += bytes_of(plan.tensor(output));
     } else if (op.part == "forward") {
       Bytes kept;

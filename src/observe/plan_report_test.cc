@@ -107,6 +107,32 @@ TEST(PlanReport, TellsOfEachBlockWhatItKeepsAndMakesAgain) {
   EXPECT_THAT(blocks[1].recomputes, ::testing::IsEmpty());
 }
 
+// Clipping with the update in the backward: the backward for the norm makes its own copies. What is made twice in the other pass is listed
+// once.
+constexpr std::string_view kTwoPasses = R"(snug_plan 1
+target null
+memory ram arena=4096 lower_bound=4096
+tensor micro_step/n f32[128] activations value at=ram+0 moments=[0,1) buffer=0
+tensor micro_step/n.norm f32[128] activations value at=ram+0 moments=[1,3) buffer=1
+tensor micro_step/n.1 f32[128] activations value at=ram+0 moments=[3,4) buffer=2
+tensor micro_step/n.2 f32[128] activations value at=ram+0 moments=[4,5) buffer=3
+phase micro_step repeats=1 first=0 peak=4096
+op norm h.0.norm forward block=0 () -> (micro_step/n) {} flops=0 seconds=1
+op norm h.0.norm.recompute.norm recompute block=0 () -> (micro_step/n.norm) {} flops=0 seconds=0.25
+op gelu h.0.up.dx.norm recompute block=0 (micro_step/n.norm) -> () {} flops=0 seconds=1
+op norm h.0.norm.recompute recompute block=0 () -> (micro_step/n.1) {} flops=0 seconds=0.25
+op norm h.0.norm.recompute.2 recompute block=0 () -> (micro_step/n.2) {} flops=0 seconds=0.25
+op gelu h.0.up.dx backward block=0 (micro_step/n.2) -> () {} flops=0 seconds=1
+)";
+
+TEST(PlanReport, ListsNothingOfTheBackwardForTheNorm) {
+  const std::vector<PlanSummary::Block> blocks = block_choices(parse_plan(kTwoPasses));
+  ASSERT_EQ(blocks.size(), 1u);
+  EXPECT_THAT(blocks[0].recomputes, ::testing::ElementsAre("norm"));
+  EXPECT_EQ(blocks[0].recomputed, Bytes(1024));
+  EXPECT_DOUBLE_EQ(blocks[0].recompute_seconds, 0.75);
+}
+
 TEST(PlanReport, TabulatesChoicesWithWhatTheyCost) {
   PlanSummary summary = summarize(parse_plan(kRecomputed), reserve_of(1000), Bytes(6000), 64, 10);
   summary.recompute = "optimal";

@@ -74,7 +74,7 @@ RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
 Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked) {
   const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
   const Bytes arena_budget = arena_within(budget, run.reserve);
-  const RunOptions options = with_chosen_micro_batch(run, asked, arena_budget);
+  const RunOptions options = with_chosen_micro_batch(run, asked, arena_budget).options;
   OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
                      run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
   const CompileReport report = search.within(arena_budget, options.recompute).plan.compiled.report;

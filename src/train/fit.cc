@@ -73,6 +73,24 @@ PlanSummary::Chosen chosen_of(const RunOptions& asked, const RunVariant& variant
   return chosen;
 }
 
+// Where the micro-batch is the planner's: of one window at a time and of the whole global batch, unless they are the one that was chosen.
+Bytes smallest_of_other_micro_batches(const Prepared& run) {
+  Bytes smallest{INT64_MAX};
+  if (!plans_micro_batch(run.asked)) return smallest;
+  const std::vector<int64_t> sizes = open_micro_batches(run.asked);
+  for (int64_t size : {sizes.front(), sizes.back()}) {
+    if (size == run.options.per_device_train_batch_size) continue;
+    const std::vector<RunVariant> variants = variants_of(with_micro_batch(run.asked, size));
+    try {
+      OuterSearch search(run.model, compile_variants(variants, run.model, run.evaluates),
+                         run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+      smallest = std::min(smallest, search.smallest_arena());
+    } catch (const UserError&) {  // beyond 64 bits
+    }
+  }
+  return smallest;
+}
+
 }  // namespace
 
 Bytes peak_with_arena(Bytes arena, Reserve reserve) {
@@ -80,16 +98,16 @@ Bytes peak_with_arena(Bytes arena, Reserve reserve) {
   return planned_process_peak(arena, reserve);
 }
 
-RunOptions with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget) {
-  if (!plans_micro_batch(options)) return options;
+ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget) {
+  if (!plans_micro_batch(options)) return {options};
   const std::vector<int64_t> sizes = open_micro_batches(options);
-  const int64_t chosen = choose_micro_batch(
+  const MicroBatch chosen = choose_micro_batch(
       run.model, sizes,
       [&](int64_t size) {
         return compile_variants(variants_of(with_micro_batch(options, size)), run.model, run.evaluates);
       },
       run.backend->target(), arena_budget, options.recompute);
-  return with_micro_batch(options, chosen);
+  return {with_micro_batch(options, chosen.size), chosen.fits};
 }
 
 void fit_to_budget(Prepared& run) {
@@ -105,7 +123,8 @@ void fit_to_budget(Prepared& run) {
   std::string because;
   Bytes arena_budget = arena_within(run.budget, run.reserve), smallest_arena;
   size_t chosen = 0;
-  bool whole = true;  // whether all variants are tried
+  bool nothing_fits = false;  // as far as could be told before the process had its final size
+  bool whole = true;          // whether all variants are tried
   for (int round = 0; round < kMostRounds; ++round) {
     bool fits = false;
     {
@@ -114,6 +133,7 @@ void fit_to_budget(Prepared& run) {
       VariantPlan found = search.within(arena_budget, policy);
       fits = found.plan.fits;
       if (whole) {
+        nothing_fits = !fits;
         chosen = found.variant;
         run.options = variants[chosen].options;
         run.compile_options = all[chosen].options;
@@ -122,7 +142,7 @@ void fit_to_budget(Prepared& run) {
       if (round == 0) {
         unlimited_seconds = search.unlimited_seconds();
         policies = policies_of(search.search(chosen), run);
-        smallest_arena = search.smallest_arena();
+        smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run));
       }
       run.compiled = std::move(found.plan.compiled);
       const double seconds = run.compiled.report.update_seconds;
@@ -157,7 +177,8 @@ void fit_to_budget(Prepared& run) {
   run.summary.smallest_budget = peak_with_arena(smallest_arena, run.reserve) + kReserveVariation;
   run.summary.policies = std::move(policies);
   run.summary.chosen = chosen_of(run.asked, variants[chosen]);
-  run.summary.chosen.because = because;
+  run.summary.chosen.because =
+      run.summary.fits && nothing_fits ? "it is the smallest that is allowed" : because;
 }
 
 void require_budget_allowed(const Prepared& run) {
@@ -232,7 +253,7 @@ Frontier frontier_of(const Prepared& run) {
     frontier.policies.push_back({policy.name, policy.peak, policy.step_seconds, 0});
   // Even steps, and what each policy needs: the line never lies below one of them.
   const Bytes low = search.smallest_arena(), high = search.keep_all(search.fastest()).arena;
-  std::vector<Bytes> budgets{low, high};
+  std::vector<Bytes> budgets{low, search.search(0).smallest_arena(), high};
   for (int point = 1; point < kPoints; ++point)
     budgets.push_back(low + Bytes((high - low).value / kPoints * point));
   for (const FrontierPoint& policy : frontier.policies)

@@ -21,9 +21,14 @@ void require_plan_fits(const Prepared& run, bool table_was_shown = false);
 // Throws UserError(kUsage) when the budget exceeds what the control groups or the machine allow, with both numbers.
 void require_budget_allowed(const Prepared& run);
 
+// Options with a micro-batch, and whether it has a plan that fits.
+struct ChosenBatch {
+  RunOptions options;
+  bool fits = true;
+};
 // `options` with the micro-batch of compile/micro_batch.h's rule for an arena of that size, where the planner chooses it; otherwise as
 // they are. Of `run`, model, backend and `evaluates` are read.
-RunOptions with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget);
+ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget);
 
 // What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
 constexpr Bytes kReserveVariation = kMiB;

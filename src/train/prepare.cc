@@ -218,15 +218,14 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
   // What is measured around a plan is known once there is one; a micro-batch that it leaves no room for is chosen again.
   const bool chooses_batch = kind == RunKind::kTrain && plans_micro_batch(run.asked);
   for (Bytes held_back;; held_back += run.summary.peak - run.budget + kMiB) {
-    run.options = run.asked;
+    ChosenBatch chosen{run.asked};
     if (chooses_batch) {
       const Reserve reserve = reserve_before_planning(run);
-      run.options = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve));
+      chosen = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve));
     }
+    run.options = chosen.options;
     plan(run);
-    if (run.summary.fits || !chooses_batch ||
-        run.options.per_device_train_batch_size == open_micro_batches(run.asked).front())
-      return run;
+    if (run.summary.fits || !chooses_batch || !chosen.fits) return run;
   }
 }
 
