@@ -9,6 +9,8 @@
 #include <set>
 
 #include "backends/null/null_backend.h"
+#include "base/checked.h"
+#include "base/errors.h"
 #include "compile/pipeline.h"
 #include "plan/check.h"
 #include "plan/text.h"
@@ -146,6 +148,73 @@ TEST_P(PlanProof, HasWhatEachParameterNeeds) {
     }
     EXPECT_EQ(plan.find("update/moved." + parameter.name).valid(), parameter.trainable) << parameter.name;
   }
+}
+
+// What saves memory by changing numbers: every form of state and gradients, in both places of the update.
+TEST(LossyPlans, KeepEveryRuleAndHaveTheirTypes) {
+  const Model model = tiny_gpt2({.blocks = 2, .tied = true});
+  const auto elements_of = [&](const ParameterSpec& parameter) { return parameter.shape.elements(); };
+  ASSERT_TRUE(std::any_of(model.parameters.begin(), model.parameters.end(),
+                          [&](const auto& p) { return elements_of(p) >= kSmallestCompressed; }));
+  for (const Moments moments : {Moments::kF32, Moments::kBF16, Moments::kEightBit})
+    for (const MasterWeights master : {MasterWeights::kFull, MasterWeights::kSplit, MasterWeights::kNone})
+      for (const UpdatePlacement placement : {UpdatePlacement::kAfter, UpdatePlacement::kInBackward})
+        for (const bool bf16_gradients : {false, true}) {
+          CompileOptions options = options_of(Precision::kBF16, {}, 1);
+          options.master_weights = master;
+          options.update_placement = placement;
+          options.optimizer.moments = moments;
+          options.optimizer.bf16_gradients = bf16_gradients;
+          const NullTarget target;
+          const Plan plan = compile(model, options, target).plan;
+          EXPECT_THAT(check_plan(plan, target.alignment()), testing::IsEmpty());
+          EXPECT_EQ(parse_plan(to_string(plan)), plan);
+          EXPECT_NO_THROW(execute(plan));
+          const bool after = placement == UpdatePlacement::kAfter;
+          for (const ParameterSpec& parameter : model.parameters) {
+            const bool small = elements_of(parameter) < kSmallestCompressed;
+            const DType moment = small || moments == Moments::kF32 ? DType::kF32
+                                 : moments == Moments::kBF16       ? DType::kBF16
+                                                                   : DType::kU8;
+            for (const std::string which : {"m", "v"}) {
+              EXPECT_EQ(plan.tensor(plan.find(which + "." + parameter.name)).dtype, moment) << parameter.name;
+              const PlanTensorId scales = plan.find(which + "_scale." + parameter.name);
+              ASSERT_EQ(scales.valid(), moment == DType::kU8) << parameter.name;
+              if (moment == DType::kU8) {
+                EXPECT_EQ(plan.tensor(scales).shape, (Shape{ceil_div(elements_of(parameter), 256)}));
+              }
+            }
+            EXPECT_EQ(plan.find("low." + parameter.name).valid(), master == MasterWeights::kSplit);
+            EXPECT_EQ(plan.find("master." + parameter.name).valid(), master == MasterWeights::kFull);
+            const DType gradient =
+                bf16_gradients && !small && parameter.shape.rank() >= 2 ? DType::kBF16 : DType::kF32;
+            EXPECT_EQ(plan.tensor(plan.find((after ? "d." : "micro_step/d.") + parameter.name)).dtype,
+                      gradient)
+                << parameter.name;
+          }
+          const bool draws = moments == Moments::kBF16 || master == MasterWeights::kNone;
+          EXPECT_EQ(plan.find((after ? "update/" : "micro_step/") + std::string(kUpdateRandomness)).valid(),
+                    draws);
+        }
+}
+
+TEST(LossyPlans, RefuseWhatMakesNoSense) {
+  const auto refusal = [](const CompileOptions& options) {
+    try {
+      compile(tiny_gpt2(), options, NullTarget());
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  CompileOptions options = options_of(Precision::kF32, {}, 1);
+  options.master_weights = MasterWeights::kNone;
+  EXPECT_THAT(refusal(options),
+              testing::HasSubstr("master_weights none: found precision fp32, expected bf16"));
+  options = options_of(Precision::kBF16, {}, 3);
+  options.optimizer.bf16_gradients = true;
+  EXPECT_THAT(refusal(options),
+              testing::HasSubstr("gradients bf16: found 3 micro-steps an update, expected 1"));
 }
 
 // The most bytes that one tensor of f32 logits takes in a plan; 0 without one.

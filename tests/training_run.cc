@@ -64,8 +64,10 @@ void TrainingRun::write_hyperparameters(float learning_rate, bool loss_is_finite
   const std::vector<float> hyperparameters = {
       learning_rate, static_cast<float>(1 - std::pow(optimizer().beta1, t)),
       static_cast<float>(1 - std::pow(optimizer().beta2, t)), loss_is_finite ? 1.0f : 0.0f};
-  executor_->write_input(updates_in_backward() ? "micro_step/hyperparameters" : "update/hyperparameters",
-                         std::as_bytes(std::span(hyperparameters)));
+  const std::string phase = updates_in_backward() ? "micro_step/" : "update/";
+  executor_->write_input(phase + "hyperparameters", std::as_bytes(std::span(hyperparameters)));
+  write_if_used<uint32_t>(phase + std::string(kUpdateRandomness),
+                          {7, 0, static_cast<uint32_t>(applied_updates_), 0});
 }
 
 Control TrainingRun::apply(float learning_rate, bool loss_is_finite) {

@@ -318,19 +318,21 @@ std::vector<OptionInfo> make_options() {
            {.group = optimizer,
             .commands = kTraining,
             .help = "Clip gradients to this global norm. 0: no clipping."}));
-  {
-    OptionInfo info{.group = optimizer,
-                    .value = "NAME",
-                    .commands = kTraining,
-                    .help = "adamw_torch (also adamw_torch_fused: the same numbers)."};
-    info.name = "optim";
-    info.set = [](ProgramOptions&, const std::string& value) {
-      if (value != "adamw_torch" && value != "adamw_torch_fused" && value != "adamw")
-        refuse("found \"{}\"; expected adamw_torch or adamw_torch_fused", value);
-    };
-    info.get = [](const ProgramOptions&) { return std::string("adamw_torch"); };
-    add(info);
-  }
+  add(choice<Moments>(
+      "optim", &RunOptions::moments,
+      {{"adamw_torch", Moments::kF32},
+       {"adamw_torch_fused", Moments::kF32},
+       {"adamw", Moments::kF32},
+       {"adamw_bf16", Moments::kBF16},
+       {"adamw_8bit", Moments::kEightBit},
+       {"adamw_bnb_8bit", Moments::kEightBit},
+       {"adamw_torch_8bit", Moments::kEightBit}},
+      {.group = optimizer,
+       .value = "NAME",
+       .commands = kTraining,
+       .help = "adamw_torch (also adamw_torch_fused, adamw: the same numbers): moments in fp32, 8 bytes a "
+               "parameter; adamw_bf16: 4 "
+               "bytes; adamw_8bit (also adamw_bnb_8bit, adamw_torch_8bit): 2 bytes (docs/lossy.md)."}));
 
   {
     OptionInfo info{.group = memory,
@@ -379,6 +381,14 @@ std::vector<OptionInfo> make_options() {
     info.get = [](const ProgramOptions& o) { return to_string(o.run.recompute); };
     add(info);
   }
+  add(choice<DType>(
+      "gradients", &RunOptions::gradients, {{"fp32", DType::kF32}, {"bf16", DType::kBF16}},
+      {.group = memory,
+       .value = "TYPE",
+       .commands = kTraining,
+       .help =
+           "Gradients of large matrices from the backward to the update. fp32, or bf16: 2 bytes a parameter "
+           "instead of 4, each rounded once; not with accumulation, whose sums are fp32."}));
   {
     OptionInfo info{.group = memory, .value = "WORDS", .commands = kTraining, .help = allowances_help()};
     info.name = "allow";
@@ -407,12 +417,14 @@ std::vector<OptionInfo> make_options() {
                                 "Default: 1024, or the planner's where --allow names reassociation."})));
   add(choice<MasterWeights>(
       "master_weights", &RunOptions::master_weights,
-      {{"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}},
+      {{"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}, {"none", MasterWeights::kNone}},
       {.group = memory,
        .value = "FORM",
        .commands = kTraining,
        .help = "fp32 masters of bf16 weights. split: the 16 bits that each weight lacks (4 bytes together); "
-               "full: a whole fp32 beside it (6): the same bits."}));
+               "full: a whole fp32 beside it (6): the same bits. none: the bf16 weight alone (2), rounded "
+               "stochastically: needs "
+               "--allow no_master_weights."}));
   {
     OptionInfo info{.group = memory,
                     .value = "N",
@@ -546,7 +558,7 @@ std::vector<OptionInfo> make_options() {
                     .commands = kInspect,
                     .help =
                         "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, "
-                        "update_in_backward, in_place), final, "
+                        "narrow_gradients, update_in_backward, in_place), final, "
                         "schedule, layout, kernels or plan.",
                     .saved = false};
     info.name = "at";

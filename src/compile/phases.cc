@@ -31,9 +31,13 @@ Graph load_graph(const std::vector<PlannedParameter>& parameters) {
       define("read_tensor", p.parameter + ".read", {}, std::move(stored), {});
     }
     if (!p.trainable) continue;
-    for (const char* moment : {"m", "v"})
-      define("fill", fmt::format("{}.{}.fill", moment, p.parameter), {}, {add_moment(graph, p, moment)},
-             {{"value", 0.0}});
+    const auto fill = [&](TensorId state) {
+      define("fill", graph.tensor(state).name + ".fill", {}, {state}, {{"value", 0.0}});
+    };
+    for (const char* moment : {"m", "v"}) {
+      fill(add_moment(graph, p, moment));  // code 0 is 0
+      if (p.moments == Moments::kEightBit) fill(add_moment_scales(graph, p, moment));
+    }
   }
   return graph;
 }
@@ -47,7 +51,7 @@ Graph update_graph(const std::vector<PlannedParameter>& parameters, const Optimi
   for (const PlannedParameter& p : parameters) {
     if (!p.trainable) continue;
     gradients.push_back(graph.add_tensor({.name = "d." + p.parameter,
-                                          .dtype = DType::kF32,
+                                          .dtype = p.has_narrow_gradient() ? DType::kBF16 : DType::kF32,
                                           .shape = p.shape,
                                           .storage = Storage::kCarried,
                                           .category = Category::kGradients,

@@ -10,11 +10,12 @@ namespace snug {
 
 // read_tensor of each parameter (of its master where it has a full one, then narrow_weight; of both halves where the
 // master is split), and for trainable ones
-// moments `m.<parameter>` and `v.<parameter>` filled with 0.
+// moments `m.<parameter>` and `v.<parameter>` filled with 0, and the scales of moments in 8 bits.
 Graph load_graph(const std::vector<PlannedParameter>& parameters);
 
-// Per trainable parameter, in order: sum_squares of the carried `d.<parameter>`; then update_control, then
-// adamw of each. Input `hyperparameters`; results `control` and `moved.<parameter>`.
+// Per trainable parameter, in order: sum_squares of the carried `d.<parameter>`, f32 or bf16; then update_control, then
+// adamw of each. Input `hyperparameters`, and `update_randomness` where something is rounded
+// stochastically; results `control` and `moved.<parameter>`.
 Graph update_graph(const std::vector<PlannedParameter>& parameters, const OptimizerOptions& options);
 
 // write_tensor of each parameter, of its master where it has one, which may be in two halves.

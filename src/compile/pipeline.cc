@@ -19,6 +19,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/in_place.h"
+#include "passes/narrow_gradients.h"
 #include "passes/update_in_backward.h"
 #include "plan/check.h"
 
@@ -45,6 +46,14 @@ void check_options(const CompileOptions& options) {
                "update_placement in_backward: found {} micro-steps an update, expected 1: the gradients of "
                "several must be kept until the last",
                options.accumulation);
+  if (options.train && options.optimizer.bf16_gradients && options.accumulation > 1)
+    throw_user(
+        ExitCode::kUsage,
+        "gradients bf16: found {} micro-steps an update, expected 1: sums over several are kept in fp32",
+        options.accumulation);
+  if (options.train && options.master_weights == MasterWeights::kNone && options.precision == Precision::kF32)
+    throw_user(ExitCode::kUsage,
+               "master_weights none: found precision fp32, expected bf16: an fp32 weight is its own master");
   if (options.evaluate) at_least_one("eval_batch", options.eval_batch);
   if (options.train || options.evaluate) at_least_one("length", options.length);
   for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
@@ -77,6 +86,8 @@ std::vector<LaterPass> later_passes(const CompileOptions& options, bool trains) 
   if (options.plain) passes.push_back({"decompose", decompose});
   // After decompose: whichever operations make the gradients now get the accumulators.
   if (trains && options.accumulation > 1) passes.push_back({"accumulate", accumulate});
+  // After whatever makes the gradients, before what reads them.
+  if (trains && options.optimizer.bf16_gradients) passes.push_back({"narrow_gradients", narrow_gradients});
   // After all that adds uses of weights: each is written right after its last.
   if (trains && options.update_placement == UpdatePlacement::kInBackward)
     passes.push_back({"update_in_backward", [&options](Graph& g) {
@@ -127,8 +138,8 @@ Program build_program(Runner& runner, const Model& model, const CompileOptions& 
   for (int64_t length : options.generate_lengths)
     model_phases.push_back(
         {.graph = model_phase(runner, model, Purpose::kGenerate, 1, length, options), .repeats = 0});
-  const std::vector<PlannedParameter> parameters =
-      planned_parameters(model_phases.front().graph, options.train, options.master_weights);
+  const std::vector<PlannedParameter> parameters = planned_parameters(
+      model_phases.front().graph, options.train, options.master_weights, options.optimizer);
 
   // In the order in which they first run, so that the moments of what one phase leaves to another do not
   // wrap around.

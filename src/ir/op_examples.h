@@ -99,6 +99,18 @@ input %hyperparameters : f32[4] data
 carried %d.wpe : f32[6,8] gradients
 carried %d.wte : f32[20,8] gradients
 carried %loss : f32[1] activations
+state %w8 : f32[20,16] weights parameter=w8.weight trainable decay
+state %w8.m : u8[20,16] optimizer_state
+state %w8.v : u8[20,16] optimizer_state
+state %w8.m_scale : f32[2] optimizer_state
+state %w8.v_scale : f32[2] optimizer_state
+state %w16 : bf16[6,8] weights parameter=w16.weight trainable decay
+state %w16.m : bf16[6,8] optimizer_state
+state %w16.v : bf16[6,8] optimizer_state
+input %update_randomness : u32[4] data
+carried %d.w8 : f32[20,16] gradients
+carried %d.w16 : bf16[6,8] gradients
+%d.wte.narrow : bf16[20,8] gradients = narrow_gradient(%d.wte) @backward name=wte.narrow_gradient
 %s : f64[1] scratch = sum_squares(%d.wte) @update name=wte.sum_squares
 %control : f32[4] data = update_control(%hyperparameters, %s, %s) {max_grad_norm=1.0} @update name=control
 %wte.master.1 : f32[20,8] master_weights, %wte.m.1 : f32[20,8] optimizer_state, %wte.v.1 : f32[20,8] optimizer_state, %wte.moved : i32[1] data, %wte.1 : bf16[20,8] weights = adamw(%wte.master, %wte.m, %wte.v, %d.wte, %hyperparameters, %control, %wte) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=1, weight_decay=0.01} @update name=wte.adamw alias=0:0,1:1,2:2,4:6
@@ -106,6 +118,8 @@ carried %loss : f32[1] activations
 %gate1 : f32[4] data = update_gate(%loss, %gate0, %s) {after=gate} @update name=gate1
 %gate2 : f32[4] data = update_gate(%loss, %control) {after=control} @update name=gate2
 %wpe.1 : bf16[6,8] weights, %wpe.m.1 : f32[6,8] optimizer_state, %wpe.v.1 : f32[6,8] optimizer_state, %wpe.moved : i32[1] data, %wpe.low.1 : u8[6,8,2] master_weights = adamw(%wpe, %wpe.m, %wpe.v, %d.wpe, %hyperparameters, %gate1, %wpe.low) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, split=1, weight_decay=0.01} @update name=wpe.adamw alias=0:0,1:1,2:2,4:6
+%w8.1 : f32[20,16] weights, %w8.m.1 : u8[20,16] optimizer_state, %w8.v.1 : u8[20,16] optimizer_state, %w8.moved : i32[1] data, %w8.m_scale.1 : f32[2] optimizer_state, %w8.v_scale.1 : f32[2] optimizer_state = adamw(%w8, %w8.m, %w8.v, %d.w8, %hyperparameters, %gate1, %w8.m_scale, %w8.v_scale) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, weight_decay=0.01} @update name=w8.adamw alias=0:0,1:1,2:2,4:6,5:7
+%w16.1 : bf16[6,8] weights, %w16.m.1 : bf16[6,8] optimizer_state, %w16.v.1 : bf16[6,8] optimizer_state, %w16.moved : i32[1] data = adamw(%w16, %w16.m, %w16.v, %d.w16, %hyperparameters, %gate1, %update_randomness) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, rounding=stochastic, stream=-5, weight_decay=0.01} @update name=w16.adamw alias=0:0,1:1,2:2
 results %control, %wte.moved
 )";
 
@@ -113,12 +127,16 @@ constexpr std::string_view kLoadExamples = R"(graph load
 state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
 state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable decay
 state %wte.m : f32[20,8] optimizer_state
+state %wte.v : u8[20,8] optimizer_state
+state %wte.v_scale : f32[1] optimizer_state
 state %wpe : bf16[6,8] weights parameter=wpe.weight trainable decay
 state %wpe.low : u8[6,8,2] master_weights parameter=wpe.weight trainable decay
 %wpe, %wpe.low = read_tensor() @load name=wpe.read
 %wte.master = read_tensor() @load name=wte.read
 %wte = narrow_weight(%wte.master) @load name=wte.narrow
 %wte.m = fill() {value=0.0} @load name=wte.m.fill
+%wte.v = fill() {value=0.0} @load name=wte.v.fill
+%wte.v_scale = fill() {value=0.0} @load name=wte.v_scale.fill
 write_tensor(%wte.master) @save name=wte.write
 write_tensor(%wpe, %wpe.low) {split=1} @save name=wpe.write
 )";

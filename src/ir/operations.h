@@ -85,6 +85,9 @@ std::span<const OperationInfo> all_operations();
 // `infer`, which calls it.
 void check_attributes(const OperationInfo& info, const Attributes& attributes);
 
+// Shape of the scales of 8-bit moments: one for every block of 256 elements of a tensor of `shape`, in index order.
+Shape moment_scales_shape(const Shape& shape);
+
 // Types of an operation's operands in `graph`.
 std::vector<OperandType> operand_types(const Graph& graph, std::span<const TensorId> tensors);
 

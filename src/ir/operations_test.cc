@@ -193,6 +193,42 @@ TEST(Operations, AliasRulesFollowOptionalOperands) {
   EXPECT_EQ(rules("swiglu_backward", {}, 3), (Text{"0:0", "0:1", "1:2"}));
   EXPECT_EQ(rules("adamw", {{"narrow", int64_t{0}}}, 6), (Text{"0:0!", "1:1!", "2:2!"}));
   EXPECT_EQ(rules("adamw", {{"narrow", int64_t{1}}}, 7), (Text{"0:0!", "1:1!", "2:2!", "4:6!"}));
+  Types coded(9);
+  coded[1].dtype = DType::kU8;
+  const std::vector<AliasRule> with_scales =
+      operation("adamw").aliases({{"narrow", int64_t{0}}, {"split", int64_t{1}}}, coded);
+  ASSERT_EQ(with_scales.size(), 6u);
+  for (int32_t output : {4, 5, 6}) {
+    EXPECT_EQ(with_scales[static_cast<size_t>(output - 1)].output, output);
+    EXPECT_EQ(with_scales[static_cast<size_t>(output - 1)].input, output + 2);
+  }
+}
+
+TEST(Operations, AdamwSaysWhichFormItCannotTake) {
+  const OperandType weight{DType::kBF16, {64}}, moment{DType::kBF16, {64}}, g{DType::kF32, {64}},
+      four{DType::kF32, {4}};
+  const auto refusal = [](const Attributes& attributes, const Types& inputs) {
+    try {
+      operation("adamw").infer(attributes, inputs);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Attributes base{
+      {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.0}, {"narrow", int64_t{0}}};
+  Attributes rounded = base;
+  rounded.set("rounding", std::string("nearest"));
+  EXPECT_THAT(refusal(rounded, {weight, moment, moment, g, four, four}),
+              HasSubstr("attribute stream: not found"));
+  Attributes both = rounded;
+  both.set("split", int64_t{1});
+  EXPECT_THAT(refusal(both, {weight, moment, moment, g, four, four}), HasSubstr("expected at most one"));
+  rounded.set("stream", int64_t{1});
+  EXPECT_THAT(refusal(rounded, {weight, g, g, g, four, four}), HasSubstr("attribute stream: found"));
+  EXPECT_THAT(refusal(base, {g, four, four, g, four, four}), HasSubstr("operand m"));
+  EXPECT_THAT(refusal(base, {g, {DType::kI32, {64}}, {DType::kI32, {64}}, g, four, four}),
+              HasSubstr("operand m: found i32, expected f32, bf16 or u8"));
 }
 
 TEST(Operations, FlopsCountNeededProducts) {

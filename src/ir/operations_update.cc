@@ -1,5 +1,6 @@
 // Update and load operations: shape rules and alias rules, in the order of docs/operations.md. None is a
 // product: all cost 0 FLOPs.
+#include "base/checked.h"
 #include "base/errors.h"
 #include "ir/operand_reader.h"
 #include "ir/operation_rules.h"
@@ -15,18 +16,35 @@ using Aliases = std::vector<AliasRule>;
 constexpr AttributeSpec kControlAttributes[] = {{"max_grad_norm", Type::kReal}};
 constexpr AttributeSpec kGateAttributes[] = {
     {.name = "after", .type = Type::kWord, .choices = "nothing|gate|control"}};
-constexpr AttributeSpec kAdamwAttributes[] = {{"beta1", Type::kReal},  {"beta2", Type::kReal},
-                                              {"eps", Type::kReal},    {"weight_decay", Type::kReal},
-                                              {"narrow", Type::kFlag}, {"split", Type::kFlag, false}};
+constexpr AttributeSpec kAdamwAttributes[] = {
+    {"beta1", Type::kReal},
+    {"beta2", Type::kReal},
+    {"eps", Type::kReal},
+    {"weight_decay", Type::kReal},
+    {"narrow", Type::kFlag},
+    {"split", Type::kFlag, false},
+    {.name = "rounding", .type = Type::kWord, .required = false, .choices = "nearest|stochastic"},
+    {"stream", Type::kInteger, false}};
 constexpr AttributeSpec kWriteAttributes[] = {{"split", Type::kFlag, false}};
 constexpr AttributeSpec kFillAttributes[] = {{"value", Type::kReal}};
+
+// What the gradient of a parameter may be stored as when it is updated.
+bool is_gradient(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
 Types infer_sum_squares(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("sum_squares", attributes, inputs);
   const OperandType& g = reader.floating("g");
-  reader.expect(g.dtype == DType::kF32, "operand g: found {}, expected f32", g);
+  reader.expect(is_gradient(g.dtype), "operand g: found {}, expected f32 or bf16", g);
   reader.done();
   return {{DType::kF64, {1}}};
+}
+
+Types infer_narrow_gradient(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("narrow_gradient", attributes, inputs);
+  const OperandType& g = reader.floating("g");
+  reader.expect(g.dtype == DType::kF32, "operand g: found {}, expected f32", g);
+  reader.done();
+  return {{DType::kBF16, g.shape}};
 }
 
 Types infer_update_control(const Attributes& attributes, Inputs inputs) {
@@ -61,26 +79,46 @@ const OperandType& read_low(OperandReader& reader, const Shape& weight) {
 Types infer_adamw(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("adamw", attributes, inputs);
   const bool narrow = attributes.integer("narrow") == 1, split = attributes.integer_or("split", 0) == 1;
-  reader.expect(!narrow || !split, "attributes narrow and split: found both, expected at most one");
+  const bool rounded = attributes.has("rounding");
+  reader.expect(narrow + split + rounded <= 1,
+                "attributes narrow, split and rounding: found several, expected at most one");
   const OperandType& weight = reader.floating("weight");
-  const DType dtype = split ? DType::kBF16 : DType::kF32;
+  const DType dtype = split || rounded ? DType::kBF16 : DType::kF32;
   reader.expect(weight.dtype == dtype, "operand weight: found {}, expected {}", weight, dtype_name(dtype));
-  for (std::string_view name : {"m", "v", "g"}) reader.exactly(name, DType::kF32, weight.shape);
+  const DType moment_dtype = reader.more() ? inputs[1].dtype : DType::kF32;
+  const bool coded = moment_dtype == DType::kU8;
+  reader.expect(coded || moment_dtype == DType::kF32 || moment_dtype == DType::kBF16,
+                "operand m: found {}, expected f32, bf16 or u8", dtype_name(moment_dtype));
+  for (std::string_view name : {"m", "v"}) reader.exactly(name, moment_dtype, weight.shape);
+  const OperandType& g = reader.floating("g");
+  reader.expect(is_gradient(g.dtype) && g.shape == weight.shape,
+                "operand g: found {}, expected f32 or bf16{}", g, to_string(weight.shape));
   reader.exactly("hyperparameters", DType::kF32, {4});
   reader.exactly("control", DType::kF32, {4});
-  const OperandType moment{DType::kF32, weight.shape};
+  const OperandType moment{moment_dtype, weight.shape};
   Types outputs{weight, moment, moment, {DType::kI32, {1}}};
   if (narrow) outputs.push_back(reader.exactly("copy", DType::kBF16, weight.shape));
   if (split) outputs.push_back(read_low(reader, weight.shape));
+  if (coded)
+    for (std::string_view name : {"m_scale", "v_scale"})
+      outputs.push_back(reader.exactly(name, DType::kF32, moment_scales_shape(weight.shape)));
+  const bool draws =
+      moment_dtype == DType::kBF16 || attributes.word_or("rounding", "nearest") == "stochastic";
+  reader.expect(attributes.has("stream") == draws,
+                "attribute stream: {} although {} is rounded stochastically", draws ? "not found" : "found",
+                draws ? "something" : "nothing");
+  if (draws) reader.exactly("randomness", DType::kU32, {4});
   reader.done();
   return outputs;
 }
 
-// weight′, m′, v′ lie where weight, m, v lie; copy′ or low′ (output 4) where copy or low (input 6) lies.
-Aliases adamw_aliases(const Attributes& attributes, Inputs) {
+// weight′, m′, v′ lie where weight, m, v lie; from output 4 on, copy′ or low′ and the scales′ where input 6 and those
+// after it lie.
+Aliases adamw_aliases(const Attributes& attributes, Inputs inputs) {
   Aliases rules{{0, 0, true}, {1, 1, true}, {2, 2, true}};
-  if (attributes.integer("narrow") == 1 || attributes.integer_or("split", 0) == 1)
-    rules.push_back({4, 6, true});
+  int32_t more = attributes.integer("narrow") == 1 || attributes.integer_or("split", 0) == 1 ? 1 : 0;
+  if (inputs.size() > 1 && inputs[1].dtype == DType::kU8) more += 2;
+  for (int32_t i = 0; i < more; ++i) rules.push_back({4 + i, 6 + i, true});
   return rules;
 }
 
@@ -114,6 +152,7 @@ Types infer_write_tensor(const Attributes& attributes, Inputs inputs) {
 }
 
 const OperationInfo kUpdate[] = {
+    {"narrow_gradient", {}, infer_narrow_gradient, no_aliases, no_flops, nullptr, nullptr},
     {"sum_squares", {}, infer_sum_squares, no_aliases, no_flops, nullptr, nullptr},
     {"update_control", kControlAttributes, infer_update_control, no_aliases, no_flops, nullptr, nullptr},
     {"update_gate", kGateAttributes, infer_update_gate, no_aliases, no_flops, nullptr, nullptr},
@@ -149,5 +188,10 @@ const OperationInfo kUpdate[] = {
 }  // namespace
 
 std::span<const OperationInfo> update_operations() { return kUpdate; }
+
+Shape moment_scales_shape(const Shape& shape) {
+  constexpr int64_t kBlock = 256;
+  return {ceil_div(shape.elements(), kBlock)};
+}
 
 }  // namespace snug

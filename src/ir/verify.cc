@@ -136,16 +136,17 @@ class Verifier {
     check_aliases(static_cast<int64_t>(moment));
   }
 
-  // The host narrows while it reads where a plan has no f32 master, and then may give the 16 low bits too; a fill is one f32
-  // always.
+  // The host narrows while it reads where a plan has no f32 master, and then may give the 16 low bits too; a fill is one state:
+  // f32, or a moment in bf16 or in codes.
   void check_loaded(const std::vector<OperandType>& found, bool by_host) const {
     expect(op_->part == Part::kLoad, "it defines state in part load");
     for (TensorId id : op_->outputs)
       expect(graph_.tensor(id).storage == Storage::kState, "%{} is not a state", graph_.tensor(id).name);
-    const bool narrows = by_host && !found.empty() && found[0].dtype == DType::kBF16;
+    const bool is_half = !found.empty() && found[0].dtype == DType::kBF16, narrows = by_host && is_half;
     expect(found.size() == 1 || (narrows && found.size() == 2), "it defines {} states", found.size());
-    expect(narrows || found[0].dtype == DType::kF32, "%{} is {}, expected f32{}",
-           graph_.tensor(op_->outputs[0]).name, found[0], by_host ? " or bf16" : "");
+    expect(is_half || found[0].dtype == DType::kF32 || (!by_host && found[0].dtype == DType::kU8),
+           "%{} is {}, expected f32{} bf16{}", graph_.tensor(op_->outputs[0]).name, found[0],
+           by_host ? " or" : ",", by_host ? "" : " or u8");
     if (found.size() == 1) return;
     std::vector<int64_t> halves = found[0].shape.dims();
     halves.push_back(2);

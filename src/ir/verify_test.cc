@@ -93,15 +93,22 @@ TEST(Verify, RefusesWrongTypesAndAttributes) {
                             "@forward name=b\n")),
               HasSubstr("found 2 outputs, expected 1"));
   EXPECT_EQ(refusal("graph g\nstate %w : bf16[4] weights\n%w = read_tensor() @load name=w\n"), "accepted");
-  EXPECT_THAT(refusal("graph g\nstate %m : bf16[4] optimizer_state\n%m = fill() {value=0.0} @load name=m\n"),
-              HasSubstr("%m is bf16[4], expected f32"));
+  for (const char* dtype : {"f32", "bf16", "u8"})
+    EXPECT_EQ(
+        refusal(fmt::format(
+            "graph g\nstate %m : {}[4] optimizer_state\n%m = fill() {{value=0.0}} @load name=m\n", dtype)),
+        "accepted");
+  EXPECT_THAT(refusal("graph g\nstate %m : i32[4] optimizer_state\n%m = fill() {value=0.0} @load name=m\n"),
+              HasSubstr("%m is i32[4], expected f32, bf16 or u8"));
+  EXPECT_THAT(refusal("graph g\nstate %w : u8[4] weights\n%w = read_tensor() @load name=w\n"),
+              HasSubstr("%w is u8[4], expected f32 or bf16"));
   EXPECT_THAT(refusal("graph g\nstate %m : f32[4] optimizer_state\nwrite_tensor(%m) @update name=m\n"),
               HasSubstr("the host works in load and save only"));
 }
 
 TEST(Verify, RefusesMissingMustAlias) {
   Graph graph = parse_graph(kUpdateExamples);
-  graph.ops[2].aliases.pop_back();
+  graph.ops[3].aliases.pop_back();
   EXPECT_THAT(refusal(graph), HasSubstr("output 4 must share the storage of input 6"));
 }
 

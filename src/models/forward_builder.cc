@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "base/stream.h"
 
 namespace snug {
 namespace {

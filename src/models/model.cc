@@ -44,12 +44,6 @@ int64_t parameter_count(const Model& model) {
   return count;
 }
 
-int64_t stream_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return static_cast<int64_t>(hash);
-}
-
 std::optional<std::string> model_parameter(const Model& model, std::string_view stored) {
   if (has_parameter(model, stored)) return std::string(stored);
   if (is_tied_copy(model, stored)) return std::string(embedding_name(model));

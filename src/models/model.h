@@ -80,7 +80,4 @@ bool is_tied_copy(const Model& model, std::string_view stored);
 // `stored` is a buffer that old files carry and nobody reads: attention masks, rotary frequencies.
 bool is_ignorable_tensor(const Model& model, std::string_view stored);
 
-// 64-bit FNV-1a (Fowler, Noll & Vo) of the bytes of `text`, as the signed attribute that it is stored in.
-int64_t stream_of(std::string_view text);
-
 }  // namespace snug

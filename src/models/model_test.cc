@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/errors.h"
+#include "base/stream.h"
 #include "ir/operations.h"
 #include "ir/text.h"
 #include "ir/verify.h"

@@ -29,6 +29,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/in_place.h"
+#include "passes/narrow_gradients.h"
 #include "passes/recompute.h"
 #include "passes/update_in_backward.h"
 
@@ -46,6 +47,7 @@ const std::map<std::string, Pass> kPasses = {
     {"differentiate", differentiate},
     {"fuse", fuse},
     {"in_place", in_place},
+    {"narrow_gradients", narrow_gradients},
     {"update_in_backward",
      [](Graph& graph) {
        return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}, MasterWeights::kSplit);
@@ -55,6 +57,16 @@ const std::map<std::string, Pass> kPasses = {
     {"update_in_backward=full_masters",
      [](Graph& graph) {
        return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}, MasterWeights::kFull);
+     }},
+    {"update_in_backward=8bit",
+     [](Graph& graph) {
+       return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0, .moments = Moments::kEightBit},
+                                 MasterWeights::kSplit);
+     }},
+    {"update_in_backward=no_masters",
+     [](Graph& graph) {
+       return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0, .moments = Moments::kBF16},
+                                 MasterWeights::kNone);
      }},
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/stream.h"
 #include "ir/operations.h"
 
 namespace snug {
@@ -20,6 +21,38 @@ TensorId add_parameter(Graph& graph, const PlannedParameter& p, std::string name
                            .decay = p.decay});
 }
 
+DType moment_dtype(Moments moments) {
+  switch (moments) {
+    case Moments::kBF16:
+      return DType::kBF16;
+    case Moments::kEightBit:
+      return DType::kU8;
+    case Moments::kF32:
+      break;
+  }
+  return DType::kF32;
+}
+
+TensorId add_optimizer_state(Graph& graph, std::string name, DType dtype, Shape shape) {
+  return graph.add_tensor({.name = std::move(name),
+                           .dtype = dtype,
+                           .shape = std::move(shape),
+                           .storage = Storage::kState,
+                           .category = Category::kOptimizerState,
+                           .parameter = {}});
+}
+
+TensorId update_randomness(Graph& graph) {
+  const TensorId known = graph.find(kUpdateRandomness);
+  if (known.valid()) return known;
+  return graph.add_tensor({.name = std::string(kUpdateRandomness),
+                           .dtype = DType::kU32,
+                           .shape = {4},
+                           .storage = Storage::kInput,
+                           .category = Category::kData,
+                           .parameter = {}});
+}
+
 AppendOptions update_part(int32_t block, std::vector<std::string> names) {
   return {.part = Part::kUpdate,
           .block = block,
@@ -30,18 +63,22 @@ AppendOptions update_part(int32_t block, std::vector<std::string> names) {
 
 }  // namespace
 
-std::vector<PlannedParameter> planned_parameters(const Graph& graph, bool training, MasterWeights master) {
+std::vector<PlannedParameter> planned_parameters(const Graph& graph, bool training, MasterWeights master,
+                                                 const OptimizerOptions& optimizer) {
   std::vector<PlannedParameter> parameters;
   for (const Tensor& tensor : graph.tensors)
     if (tensor.storage == Storage::kState && tensor.category == Category::kWeights &&
         !tensor.parameter.empty())
-      parameters.push_back({.name = tensor.name,
-                            .parameter = tensor.parameter,
-                            .shape = tensor.shape,
-                            .dtype = tensor.dtype,
-                            .trainable = training && tensor.trainable,
-                            .decay = tensor.decay,
-                            .master = master});
+      parameters.push_back(
+          {.name = tensor.name,
+           .parameter = tensor.parameter,
+           .shape = tensor.shape,
+           .dtype = tensor.dtype,
+           .trainable = training && tensor.trainable,
+           .decay = tensor.decay,
+           .master = master,
+           .moments = tensor.shape.elements() < kSmallestCompressed ? Moments::kF32 : optimizer.moments,
+           .bf16_gradients = optimizer.bf16_gradients});
   return parameters;
 }
 
@@ -59,12 +96,13 @@ TensorId add_master(Graph& graph, const PlannedParameter& p) {
 }
 
 TensorId add_moment(Graph& graph, const PlannedParameter& p, std::string_view which) {
-  return graph.add_tensor({.name = fmt::format("{}.{}", which, p.parameter),
-                           .dtype = DType::kF32,
-                           .shape = p.shape,
-                           .storage = Storage::kState,
-                           .category = Category::kOptimizerState,
-                           .parameter = {}});
+  return add_optimizer_state(graph, fmt::format("{}.{}", which, p.parameter), moment_dtype(p.moments),
+                             p.shape);
+}
+
+TensorId add_moment_scales(Graph& graph, const PlannedParameter& p, std::string_view which) {
+  return add_optimizer_state(graph, fmt::format("{}_scale.{}", which, p.parameter), DType::kF32,
+                             moment_scales_shape(p.shape));
 }
 
 TensorId add_hyperparameters(Graph& graph) {
@@ -93,17 +131,27 @@ TensorId append_adamw(Graph& graph, const PlannedParameter& p, const OptimizerOp
   std::vector<TensorId> inputs{stored, m, v, gradient, hyperparameters, control};
   std::vector<std::string> names{graph.tensor(stored).name + ".next", graph.tensor(m).name + ".next",
                                  graph.tensor(v).name + ".next", "moved." + p.parameter};
-  if (full || split) {
-    inputs.push_back(full ? weight : master);
-    names.push_back(graph.tensor(inputs.back()).name + ".next");
-  }
+  const auto add_changed = [&](TensorId state) {
+    inputs.push_back(state);
+    names.push_back(graph.tensor(state).name + ".next");
+  };
+  if (full || split) add_changed(full ? weight : master);
+  if (p.moments == Moments::kEightBit)
+    for (const char* which : {"m", "v"}) add_changed(add_moment_scales(graph, p, which));
   Attributes attributes{{"beta1", optimizer.beta1},
                         {"beta2", optimizer.beta2},
                         {"eps", optimizer.eps},
                         {"weight_decay", p.decay ? optimizer.weight_decay : 0.0},
                         {"narrow", int64_t{full ? 1 : 0}}};
   if (split) attributes.set("split", int64_t{1});
-  return append(graph, "adamw", p.parameter + ".adamw", std::move(inputs), std::move(attributes),
+  const bool rounded = p.has_no_master();
+  if (rounded) attributes.set("rounding", std::string("stochastic"));
+  const std::string name = p.parameter + ".adamw";
+  if (rounded || p.moments == Moments::kBF16) {
+    attributes.set("stream", stream_of(name));
+    inputs.push_back(update_randomness(graph));
+  }
+  return append(graph, "adamw", name, std::move(inputs), std::move(attributes),
                 update_part(block, std::move(names)))
       .at(3);
 }

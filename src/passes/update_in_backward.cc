@@ -15,7 +15,7 @@ class UpdateInBackward {
  public:
   UpdateInBackward(Graph& graph, const OptimizerOptions& optimizer, MasterWeights master)
       : graph_(graph), optimizer_(optimizer) {
-    for (PlannedParameter& p : planned_parameters(graph, true, master)) {
+    for (PlannedParameter& p : planned_parameters(graph, true, master, optimizer)) {
       if (!p.trainable) continue;
       const TensorId gradient = graph.find("d." + p.parameter);
       if (!gradient.valid()) continue;

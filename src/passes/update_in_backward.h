@@ -6,7 +6,7 @@
 //           are results; no accumulation (gradients of several micro-steps must live until the last).
 // Ensures:  the same sums, the same adamw, hence the same bits as the phase `update`. No gradient is a result.
 //           The micro-step has the input `hyperparameters`, of which loss_is_finite must be 1: operations look
-//           at the loss themselves. New results: `control` as in the phase `update` (norm and first non-finite
+//           at the loss themselves; `update_randomness` (passes/update.h) beside it where something needs it. New results: `control` as in the phase `update` (norm and first non-finite
 //           gradient over all parameters), `moved.<parameter>`, and `gate` (update_gate, docs/operations.md):
 //           gate[1] says whether the last block was written, gate[2] how many gates were open, so that
 //           gate[1] = 0 with gate[2] > 0 is an update that stopped half-way.

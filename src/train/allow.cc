@@ -28,6 +28,15 @@ std::span<const AllowanceInfo> allowances() {
   static constexpr std::array kAllowances = {
       AllowanceInfo{Allowance::kReassociation, "reassociation",
                     "other orders of the same sums: micro-batch (the global batch stays) and rows of the head at a time"},
+      AllowanceInfo{Allowance::kBF16Optimizer, "bf16_optimizer",
+                    "Adam's moments are rounded to bf16, up or down at random so that their means stay right"},
+      AllowanceInfo{Allowance::k8BitOptimizer, "8bit_optimizer",
+                    "Adam's moments of large tensors are rounded to one of 256 values a block of 256 elements"},
+      AllowanceInfo{Allowance::kBF16Gradients, "bf16_gradients",
+                    "the gradients of large matrices are rounded to bf16, once each, where they wait for the update"},
+      AllowanceInfo{Allowance::kNoMasterWeights, "no_master_weights",
+                    "bf16 weights lose the low 16 bits of their fp32 masters: every update is rounded, up or down at random "
+                    "(needed for master_weights none also where it is named)"},
   };
   return kAllowances;
 }
@@ -39,7 +48,8 @@ Allowed parse_allowed(std::string_view text) {
     const size_t comma = std::min(text.find(',', begin), text.size());
     const std::string word(text.substr(begin, comma - begin));
     if (word == kExact)
-      throw_user(ExitCode::kUsage, "found \"{}\"; expected {} to stand alone: it allows nothing else", text, kExact);
+      throw_user(ExitCode::kUsage, "found \"{}\"; expected {} to stand alone: it allows nothing else", text,
+                 kExact);
     const auto info = std::find_if(allowances().begin(), allowances().end(),
                                    [&](const AllowanceInfo& known) { return known.word == word; });
     if (info == allowances().end()) refuse_word(word);
@@ -58,7 +68,8 @@ std::string to_string(const Allowed& allowed) {
 
 std::string allowances_help() {
   std::string text =
-      "What the planner may change in the numbers when the budget asks for it, separated by commas; what an option names outright "
+      "What the planner may change in the numbers when the budget asks for it, separated by commas; what an "
+      "option names outright "
       "needs no permission. exact: nothing.";
   for (const AllowanceInfo& info : allowances()) text += fmt::format(" {}: {}.", info.word, info.changes);
   return text;

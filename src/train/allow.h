@@ -16,6 +16,10 @@ namespace snug {
 // Techniques that change numbers, in the order of the table. A row is there once its technique is.
 enum class Allowance : uint8_t {
   kReassociation,
+  kBF16Optimizer,    // OptimizerOptions::moments kBF16
+  k8BitOptimizer,    // … kEightBit
+  kBF16Gradients,    // OptimizerOptions::bf16_gradients
+  kNoMasterWeights,  // MasterWeights::kNone
 };
 
 struct AllowanceInfo {

@@ -43,8 +43,10 @@ TEST(Allow, EveryWordIsReadBack) {
 }
 
 TEST(Allow, UnknownWordsAreRefusedWithTheNearest) {
-  EXPECT_THAT(refusal("exakt"), AllOf(HasSubstr("found \"exakt\"; expected exact"), HasSubstr("did you mean exact?")));
-  EXPECT_THAT(refusal("telepathy"), AllOf(HasSubstr("found \"telepathy\""), testing::Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(refusal("exakt"),
+              AllOf(HasSubstr("found \"exakt\"; expected exact"), HasSubstr("did you mean exact?")));
+  EXPECT_THAT(refusal("telepathy"),
+              AllOf(HasSubstr("found \"telepathy\""), testing::Not(HasSubstr("did you mean"))));
   EXPECT_THAT(refusal(""), HasSubstr("found \"\"; expected exact"));
   EXPECT_THAT(refusal("exact,"), HasSubstr("expected exact to stand alone"));
 }

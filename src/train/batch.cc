@@ -69,7 +69,8 @@ int64_t global_batch(const RunOptions& options) {
 
 std::vector<int64_t> open_micro_batches(const RunOptions& options) {
   const int64_t global = global_batch(options);
-  if (options.update_placement == UpdatePlacement::kInBackward) return {global};
+  // What goes with no accumulation.
+  if (options.update_placement == UpdatePlacement::kInBackward || options.gradients == DType::kBF16) return {global};
   return divisors(global);
 }
 

@@ -15,6 +15,13 @@
 namespace snug {
 namespace {
 
+// Gradients in bf16 go with no accumulation: what a run with several micro-steps is told instead.
+std::string sums_in_fp32(RunOptions& options) {
+  if (options.gradients != DType::kBF16 || options.gradient_accumulation_steps == 1) return "";
+  options.gradients = DType::kF32;
+  return " --gradients fp32";
+}
+
 // One option that lowers some term: a word of --allow, or an option of its own.
 struct Saving {
   std::string option;  // "--precision bf16"; of a word: empty
@@ -101,6 +108,7 @@ void add_batches_and_lengths(const RunOptions& now,
       other.update_placement.reset();
       text += " --update_placement auto";
     }
+    text += sums_in_fp32(other);
     candidates.emplace_back(text, other);
   };
   // Without accumulation the update may stand in the backward, and no gradient is held from one micro-step to the next.
@@ -192,8 +200,10 @@ std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
     forced.update_placement = UpdatePlacement::kAfter;
     RunOptions other = with_micro_batch(base, batch / 2);
     other.update_placement = UpdatePlacement::kAfter;
-    add(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", batch / 2,
-                    other.gradient_accumulation_steps),
+    sums_in_fp32(forced);
+    const std::string gradients = sums_in_fp32(other);
+    add(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}{}", batch / 2,
+                    other.gradient_accumulation_steps, gradients),
         other, forced);
   }
   for (const Saving& saving : savings_of(base)) {

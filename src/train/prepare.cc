@@ -30,6 +30,18 @@ bool is_text_run(const std::vector<std::string>& files) {
   return std::any_of(files.begin(), files.end(), [](const std::string& file) { return is_text_path(file); });
 }
 
+// The one technique that needs a permission although it is named.
+void check_no_master_weights(const RunOptions& options) {
+  if (options.precision != Precision::kBF16)
+    throw_user(ExitCode::kUsage,
+               "master_weights none goes with precision bf16 alone: an fp32 weight is its own master");
+  if (!options.allow.contains(Allowance::kNoMasterWeights))
+    throw_user(ExitCode::kUsage,
+               "master_weights none keeps 2 bytes of a weight where split keeps 4, and rounds each weight to "
+               "8 significant bits at "
+               "every update; write --allow no_master_weights beside it, or --master_weights split");
+}
+
 void check_options(const RunOptions& options, RunKind kind) {
   if (options.model.empty())
     throw_user(ExitCode::kUsage, "--model is missing; expected a Hugging Face model directory");
@@ -41,6 +53,13 @@ void check_options(const RunOptions& options, RunKind kind) {
                "update_placement in_backward with gradient_accumulation_steps {}; expected 1: the gradients of several micro-steps "
                "must be kept until the last",
                options.gradient_accumulation_steps);
+  if (kind == RunKind::kTrain && options.gradients == DType::kBF16 && options.gradient_accumulation_steps > 1)
+    throw_user(ExitCode::kUsage,
+               "gradients bf16 with gradient_accumulation_steps {}; expected 1: sums over several "
+               "micro-steps are kept in fp32",
+               options.gradient_accumulation_steps);
+  if (kind == RunKind::kTrain && options.master_weights == MasterWeights::kNone)
+    check_no_master_weights(options);
   if (kind == RunKind::kTrain && options.max_steps < 0 && options.num_train_epochs <= 0)
     throw_user(ExitCode::kUsage, "num_train_epochs is {}; expected a number above 0 (or set max_steps)",
                options.num_train_epochs);
@@ -151,7 +170,9 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
                        .beta2 = options.adam_beta2,
                        .eps = options.adam_epsilon,
                        .weight_decay = options.weight_decay,
-                       .max_grad_norm = options.max_grad_norm};
+                       .max_grad_norm = options.max_grad_norm,
+                       .moments = options.moments,
+                       .bf16_gradients = options.gradients == DType::kBF16};
   compile.update_placement = options.update_placement.value_or(UpdatePlacement::kAfter);
   compile.master_weights = options.master_weights;
   compile.train = kind == RunKind::kTrain;

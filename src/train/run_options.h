@@ -56,7 +56,9 @@ struct RunOptions {
 
   // Optimizer (AdamW)
   double learning_rate = 5e-5, weight_decay = 0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
-  double max_grad_norm = 1;  // 0: no clipping
+  double max_grad_norm = 1;         // 0: no clipping
+  Moments moments = Moments::kF32;  // --optim
+  DType gradients = DType::kF32;    // kBF16: those of large matrices, from the backward to the update
   LearningRateSchedule lr_scheduler_type = LearningRateSchedule::kLinear;
   double warmup_steps = 0;  // updates; below 1 a share of all updates
 
@@ -67,7 +69,7 @@ struct RunOptions {
   Allowed allow;                                    // beyond exact choices
   std::optional<UpdatePlacement> update_placement;  // none: the planner chooses
   int64_t head_chunk_rows = 0;                      // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
-  MasterWeights master_weights = MasterWeights::kSplit;
+  MasterWeights master_weights = MasterWeights::kSplit;  // kNone: with bf16 and allow no_master_weights only
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   CostSource costs = CostSource::kMeasured;
   bool check_memory = false;

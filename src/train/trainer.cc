@@ -81,6 +81,7 @@ class Trainer {
         update_phase_(updates_in_backward_ ? "micro_step" : "update"),
         hyperparameters_(executor_.tensor(update_phase_ + "/hyperparameters")),
         control_(executor_.tensor(update_phase_ + "/control")),
+        update_randomness_(phase_tensor(executor_, update_phase_, kUpdateRandomness)),
         batch_(make_batch(run.options.per_device_train_batch_size, run.options.max_length)),
         rate_{.schedule = run.options.lr_scheduler_type,
               .peak = run.options.learning_rate,
@@ -201,6 +202,11 @@ class Trainer {
                                       static_cast<float>(1 - std::pow(run_.options.adam_beta2, count)),
                                       loss_is_finite ? 1.0f : 0.0f};
     executor_.write_input(hyperparameters_, std::as_bytes(std::span(hyperparameters)));
+    if (!update_randomness_.valid()) return;
+    const uint32_t randomness[4] = {static_cast<uint32_t>(run_.options.seed),
+                                    static_cast<uint32_t>(run_.options.seed >> 32),
+                                    static_cast<uint32_t>(result_.updates), 0};
+    executor_.write_input(update_randomness_, std::as_bytes(std::span(randomness)));
   }
 
   void note_skipped(const UpdateOutcome& outcome) {
@@ -327,6 +333,7 @@ class Trainer {
   bool updates_in_backward_;
   std::string update_phase_;  // that holds the update's operations
   PlanTensorId hyperparameters_, control_, gate_;
+  PlanTensorId update_randomness_;  // invalid where nothing is rounded stochastically
   Batch batch_;
   LearningRate rate_;
   std::optional<Canary> canary_;

@@ -240,8 +240,9 @@ void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sin
   const PlanTensorId id = op.inputs.at(0);
   const PlanTensor& tensor = executor.plan().tensor(id);
   const bool split = op.inputs.size() == 2;
-  require(tensor.dtype == (split ? DType::kBF16 : DType::kF32), "parameter {} is saved from {}", tensor.parameter,
-          dtype_name(tensor.dtype));
+  const bool is_bf16 = tensor.dtype == DType::kBF16;
+  require(is_bf16 || (!split && tensor.dtype == DType::kF32), "parameter {} is saved from {}",
+          tensor.parameter, dtype_name(tensor.dtype));
   const ParameterFile& file = files_.at(tensor.parameter);
   const Staging staging = staging_of(op, executor);
   const int64_t width = file_dtype_bytes(file.dtype), elements = tensor.shape.elements();
@@ -253,6 +254,9 @@ void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sin
       executor.read(id, 2 * first, halves.first(static_cast<size_t>(2 * n)));
       executor.read(op.inputs[1], 2 * first, halves.last(static_cast<size_t>(2 * n)));
       join_master(weight, weight + n, staging.widened, n);
+    } else if (is_bf16) {
+      executor.read(id, 2 * first, std::span(staging.stored, static_cast<size_t>(2 * n)));
+      widen(FileDType::kBF16, staging.stored, staging.widened, n);
     } else {
       executor.read(id, 4 * first, std::as_writable_bytes(std::span(staging.widened, static_cast<size_t>(n))));
     }

@@ -17,6 +17,15 @@ OpCase fill_case(std::string name, Shape shape, double value) {
   return {std::move(name), {}, {{"fill", {{"value", value}}, {}, {{"y", kA, shape}}}}};
 }
 
+// Codes of moments.
+OpCase fill_bytes_case(std::string name, Shape shape, double value) {
+  return {std::move(name),
+          {},
+          {{"fill", {{"value", value}}, {}, {{"y", Element::kByte, shape}}}},
+          {},
+          {DType::kF32}};
+}
+
 OpCase narrow_case(std::string name, Shape shape) {
   return {std::move(name),
           {{"master", kS, shape}},
@@ -190,6 +199,8 @@ void append_elementwise_cases(std::vector<OpCase>& cases) {
   cases.push_back(embedding_case("embedding_large", 1, 129, 50, 200));
   cases.push_back(fill_case("fill_zero", {3, 5}, 0.0));
   cases.push_back(fill_case("fill_value", {129, 257}, -0.7));
+  cases.push_back(fill_bytes_case("fill_bytes_zero", {129, 257}, 0.0));
+  cases.push_back(fill_bytes_case("fill_bytes_value", {3, 5}, 7.0));
   cases.push_back(narrow_case("narrow_weight_one", {1}));
   cases.push_back(narrow_case("narrow_weight_large", {129, 257}));
 }

@@ -55,6 +55,9 @@ std::vector<OpCase> speed_cases() {
       adamw_case("adamw", {768, 3072}, AdamwWeight::kWhole),
       adamw_case("adamw_narrow", {768, 3072}, AdamwWeight::kNarrow),
       adamw_case("adamw_split", {768, 3072}, AdamwWeight::kSplit),
+      adamw_case("adamw_split_half", {768, 3072}, AdamwWeight::kSplit, AdamwMoments::kHalf),
+      adamw_case("adamw_split_coded", {768, 3072}, AdamwWeight::kSplit, AdamwMoments::kCoded),
+      adamw_case("adamw_stochastic", {768, 3072}, AdamwWeight::kStochastic),
   };
 }
 

@@ -54,14 +54,16 @@ constexpr std::array kRowsRules = {
     RowsRule{.op = "cross_entropy_backward", .inputs = 0b11, .outputs = 0b1},
 };
 
-// Which operands have the shape of the parameter.
+// Which operands have the shape of the parameter, several units an element, or one for a block of elements. Random words are among
+// none of these.
 struct ElementsRule {
   std::string_view op;
   uint32_t inputs = 0, outputs = 0;
 };
 constexpr std::array kElementsRules = {
+    ElementsRule{.op = "narrow_gradient", .inputs = 0b1, .outputs = 0b1},
     ElementsRule{.op = "sum_squares", .inputs = 0b1},
-    ElementsRule{.op = "adamw", .inputs = 0b1001111, .outputs = 0b10111},
+    ElementsRule{.op = "adamw", .inputs = 0b111001111, .outputs = 0b1110111},
     ElementsRule{.op = "narrow_weight", .inputs = 0b1, .outputs = 0b1},
     ElementsRule{.op = "fill", .outputs = 0b1},
 };
@@ -143,17 +145,25 @@ void shrink_elements(CostSample& sample, const ElementsRule& rule) {
   double element_bytes = 0;
   std::vector<OperandType*> operands;
   for (size_t i = 0; i < sample.inputs.size(); ++i)
-    if (has_bit(rule.inputs, i)) operands.push_back(&sample.inputs[i]);
+    if (has_bit(rule.inputs, i) && sample.inputs[i].dtype != DType::kU32)
+      operands.push_back(&sample.inputs[i]);
   for (size_t i = 0; i < sample.outputs.size(); ++i)
     if (has_bit(rule.outputs, i)) operands.push_back(&sample.outputs[i]);
   for (const OperandType* type : operands)
     element_bytes += static_cast<double>(type->bytes().value) / static_cast<double>(all);
   const int64_t picked = pick(all, static_cast<double>(kTrafficBytes) / element_bytes, 4096);
   // Also a whole parameter becomes one row of elements: kernels see no shape.
-  // Some hold several units an element: the two bytes of a split master's low half.
+  // Some hold several units an element, the two bytes of a split master's low half; some one for a block of elements, the scales of
+  // moments in 8 bits.
+  const int64_t fewer = std::min(picked, all);
   for (OperandType* type : operands) {
     const int64_t units = type->shape.elements() / all;
-    type->shape = units == 1 ? Shape{std::min(picked, all)} : Shape{std::min(picked, all), units};
+    if (units == 0) {
+      const int64_t block = std::max<int64_t>(1, all / type->shape.elements());
+      type->shape = Shape{ceil_div(fewer, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(block))))};
+    } else {
+      type->shape = units == 1 ? Shape{fewer} : Shape{fewer, units};
+    }
   }
 }
 

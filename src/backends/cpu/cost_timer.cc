@@ -43,8 +43,8 @@ std::vector<std::pair<size_t, size_t>> aliases(const CostSample& sample) {
   const size_t inputs = sample.inputs.size();
   if (sample.op == "adamw") {
     std::vector<std::pair<size_t, size_t>> pairs = {{0, 0}, {1, 1}, {2, 2}};
-    if (inputs > 6 && sample.outputs.size() > 4)
-      pairs.emplace_back(4, 6);  // a copy, or a split master's half
+    for (size_t output = 4; output < sample.outputs.size(); ++output)
+      pairs.emplace_back(output, output + 2);  // a copy or a split master's half, and scales of moments
     return pairs;
   }
   if (sample.attributes.integer_or("accumulate", 0) == 0) return {};

@@ -71,7 +71,8 @@ std::vector<CostSample> all_kinds(DType a) {
       sample_of("swiglu_backward", {x(F), x(F), x(F)}, {x(F), x(F)}, {}),
       sample_of("head_loss_gradient", {x(C), table, index, one}, {one, x(C), f32({V, C})},
                 {{"chunk", int64_t{4}}, {"dweight", int64_t{1}}, {"accumulate", int64_t{0}}}),
-      sample_of("sum_squares", {f32({C, F})}, {sum}, {}),
+      sample_of("narrow_gradient", {f32({C, F})}, {{DType::kBF16, {C, F}}}, {}),
+      sample_of("sum_squares", {x(F)}, {sum}, {}),
       sample_of("update_control", {four, sum, sum}, {four}, {{"max_grad_norm", 1.0}}),
   };
   const Attributes adamw{{"beta1", 0.9},
@@ -86,6 +87,17 @@ std::vector<CostSample> all_kinds(DType a) {
     outputs.push_back(w);
   }
   all.push_back(sample_of("adamw", inputs, outputs, adamw));
+  // Moments in bf16, and in 8 bits with scales.
+  const OperandType half{DType::kBF16, {C, F}}, codes{DType::kU8, {C, F}},
+      scales{DType::kF32, {ceil_div(C * F, 256)}};
+  const OperandType random_words{DType::kU32, {4}}, moved{DType::kI32, {1}};
+  Attributes other = adamw;
+  other.set("narrow", int64_t{0});
+  all.push_back(sample_of("adamw", {p, codes, codes, p, four, four, scales, scales},
+                          {p, codes, codes, moved, scales, scales}, other));
+  other.set("stream", int64_t{3});
+  all.push_back(
+      sample_of("adamw", {p, half, half, p, four, four, random_words}, {p, half, half, moved}, other));
   return all;
 }
 

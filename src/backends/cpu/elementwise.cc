@@ -118,7 +118,9 @@ class FillKernel : public Kernel {
         threads_(binding.dispatch.threads) {}
   void run(bool) override {
     parallel_ranges(threads_, y_.elements(), kRangeUnit, kSmallestRange, [this](int64_t first, int64_t last) {
-      if (y_.type.dtype == DType::kBF16)
+      if (y_.type.dtype == DType::kU8)
+        std::fill(y_.as<uint8_t>() + first, y_.as<uint8_t>() + last, static_cast<uint8_t>(value_));
+      else if (y_.type.dtype == DType::kBF16)
         std::fill(y_.as<BFloat16>() + first, y_.as<BFloat16>() + last, narrow_nearest_even(value_));
       else
         std::fill(y_.as<float>() + first, y_.as<float>() + last, value_);

@@ -61,7 +61,8 @@ std::span<const KernelEntry> attention_kernels();    // attention*, blocked
 std::span<const KernelEntry> head_kernels();         // head_loss*, last_logits: chunked
 std::span<const KernelEntry> elementwise_kernels();  // add, gelu*, swiglu*, dropout, rotary*, embedding*, fill, narrow_weight
 std::span<const KernelEntry> norm_kernels();         // layer_norm*, rms_norm*, linear_dbias (column sums)
-std::span<const KernelEntry> update_kernels();       // sum_squares, update_control, update_gate, adamw
+std::span<const KernelEntry>
+update_kernels();  // narrow_gradient, sum_squares, update_control, update_gate, adamw
 std::span<const KernelEntry> reference_kernels();    // every operation, plain loops, f64/f32/bf16, any shape
 
 // The entry that `query` gets; throws InternalError listing every implementation's refusal when none accepts.

@@ -143,6 +143,24 @@ TEST(CostSample, OfAnUpdateHasNoShape) {
   EXPECT_EQ(small.inputs[5].shape, (Shape{4}));
 }
 
+TEST(CostSample, OfAnUpdateWithMomentsIn8BitsKeepsAScaleABlock) {
+  const auto sample_of = [](int64_t rows) {
+    const OperandType f32{DType::kF32, {rows, 768}}, codes{DType::kU8, {rows, 768}},
+        scales{DType::kF32, {rows * 3}}, four{DType::kF32, {4}};
+    return Operation{
+        "adamw",
+        {f32, codes, codes, f32, four, four, scales, scales},
+        {f32, codes, codes, {DType::kI32, {1}}, scales, scales},
+        {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.1}, {"narrow", int64_t{0}}}}
+        .sample();
+  };
+  const CostSample large = sample_of(50257), small = sample_of(7);
+  EXPECT_EQ(small.inputs[6].shape, (Shape{21}));
+  EXPECT_LT(large.inputs[0].shape.elements(), 50257 * 768);
+  EXPECT_EQ(large.inputs[7].shape.elements() * 256, large.inputs[0].shape.elements());
+  EXPECT_EQ(large.outputs[4].shape, large.inputs[6].shape);
+}
+
 TEST(CostSample, OfAnUnknownOperationIsNotTimed) {
   const Operation other{"attend_elsewhere", {{DType::kF32, {8}}}, {{DType::kF32, {8}}}, {}};
   EXPECT_FALSE(other.sample().known);

@@ -181,6 +181,7 @@ std::span<const KernelEntry> product_entries();    // linear*
 std::span<const KernelEntry> norm_entries();       // layer_norm*, rms_norm*
 std::span<const KernelEntry> attention_entries();  // attention*
 std::span<const KernelEntry> head_entries();       // head_loss*, cross_entropy*, last_logits
-std::span<const KernelEntry> update_entries();     // sum_squares, update_control, update_gate, adamw
+std::span<const KernelEntry>
+update_entries();  // narrow_gradient, sum_squares, update_control, update_gate, adamw
 
 }  // namespace snug::cpu::reference

@@ -190,6 +190,16 @@ struct Fill {
   }
 };
 
+// Codes of moments are filled too.
+std::optional<std::string> fill_refusal(const OpQuery& query, const Dispatch& dispatch) {
+  return query.outputs[0].dtype == DType::kU8 ? std::nullopt : refusal<Fill>(query, dispatch);
+}
+std::unique_ptr<Kernel> make_fill(const Binding& binding) {
+  return binding.outputs.at(0).type.dtype == DType::kU8
+             ? std::make_unique<FunctionKernel>(&Fill::run<uint8_t>, binding)
+             : make<Fill>(binding);
+}
+
 struct NarrowWeight {
   static constexpr size_t kTypeOutput = 0;
   template <typename A>
@@ -219,7 +229,7 @@ std::span<const KernelEntry> elementwise_entries() {
       entry<Dropout>("dropout"),
       entry<RotaryTable>("rotary_table"),
       entry<Rotary>("rotary"),
-      entry<Fill>("fill"),
+      {"fill", "reference", &fill_refusal, &scratch_bytes<Fill>, &make_fill},
       entry<NarrowWeight>("narrow_weight"),
   };
   return kEntries;

@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "backends/cpu/bfloat16.h"
+#include "backends/cpu/philox.h"
 #include "base/attributes.h"
+#include "base/dtype.h"
 
 namespace snug::cpu {
 
@@ -60,15 +62,53 @@ inline float join_halves(BFloat16 weight, uint16_t low) {
   return std::bit_cast<float>(bits - ((bits & 0x8000u) << 1));
 }
 
-// The arrays of one AdamW step; all but the gradient are changed in place. The weight is f32 (`weight`, and its bf16
-// `copy` or null), or split (`narrow` and `low`; `weight` is null then).
+// x rounded to bf16 up or down with the probabilities that keep its mean: `random` is 16 even bits. A number that is not finite
+// is rounded as a weight is.
+inline BFloat16 narrow_stochastic(float x, uint32_t random) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7F800000u) == 0x7F800000u) return narrow_weight(x);
+  return {static_cast<uint16_t>((bits + (random & 0xFFFFu)) >> 16)};
+}
+
+// The random words of one update of one parameter. Element e of the moments takes word e: its low half for m, its high half for
+// v. The weight takes the low half of word e of the next sample's stream.
+struct UpdateDraws {
+  RandomStream moments, weight;
+
+  UpdateDraws(const uint32_t* randomness, int64_t stream)
+      : moments(randomness, stream), weight(randomness, stream) {
+    ++weight.sample;
+  }
+};
+
+// The arrays of one AdamW step; all but the gradient are changed in place.
 struct AdamwOperands {
-  float* weight;
-  BFloat16* copy;
-  BFloat16* narrow;
-  uint16_t* low;
-  float *m, *v;
-  const float* gradient;
+  // f32 with its bf16 `copy` or without; else bf16 in `narrow`, with its 16 low bits in `low` or, without a master, alone.
+  float* weight = nullptr;
+  BFloat16* copy = nullptr;
+  BFloat16* narrow = nullptr;
+  uint16_t* low = nullptr;
+  bool stochastic_weight = false;  // how a bf16 weight without a master is rounded
+  // f32, or bf16, or codes with a scale a block.
+  float *m = nullptr, *v = nullptr;
+  BFloat16 *m_half = nullptr, *v_half = nullptr;
+  uint8_t *m_codes = nullptr, *v_codes = nullptr;
+  float *m_scales = nullptr, *v_scales = nullptr;
+  // f32, or bf16.
+  const float* gradient = nullptr;
+  const BFloat16* narrow_gradient = nullptr;
+};
+
+// Where the operands stand that not every adamw has (docs/operations.md).
+struct AdamwPositions {
+  size_t scales = 0;      // output of m's scales, v's behind it
+  size_t randomness = 0;  // input
+
+  AdamwPositions(const Attributes& attributes, DType moments) {
+    const bool second = attributes.integer_or("narrow", 0) != 0 || attributes.integer_or("split", 0) != 0;
+    scales = second ? 5 : 4;
+    randomness = scales + 2 + (moments == DType::kU8 ? 2 : 0);
+  }
 };
 
 }  // namespace snug::cpu
