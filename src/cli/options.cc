@@ -372,7 +372,8 @@ std::vector<OptionInfo> make_options() {
                         "What is computed again instead of kept, with the same bits. none: nothing. block: all "
                         "but what leaves a block. uniform:K: all but what leaves every K-th block. "
                         "selective:LIST: what attention, norm, activation, mlp or projection make inside a "
-                        "block. memory: the largest, until the budget holds. heuristic: the cheapest a byte, "
+                        "block. compress[:LIST]: the same values (all without a list) are held as fp8 numbers instead, "
+                        "which changes gradients a little; compress_e5m2 with more range. memory: the largest, until the budget holds. heuristic: the cheapest a byte, "
                         "until it holds. optimal: what the planner finds fastest in it; nothing where everything fits."};
     info.name = "recompute";
     info.set = [](ProgramOptions& o, const std::string& value) {

@@ -50,7 +50,7 @@ planner::Planner& BudgetSearch::planner() {
     finish_micro_step(g, options_, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
   };
   const Bytes others = outside(graph, finish);
-  return planner_.emplace(std::move(graph), target_, finish, others);
+  return planner_.emplace(std::move(graph), target_, finish, others, options_.compress_activations);
 }
 
 BudgetPlan BudgetSearch::compiled_with(const Retentions& retentions, Bytes arena_budget) const {

@@ -37,6 +37,8 @@ struct CompileOptions {
   // Instead of `recompute`, if there is one: what becomes of each forward value of the micro-step, asked once
   // that `differentiate` has run.
   std::function<Retentions(const Graph& micro_step)> choose_retentions;
+  // A planner may choose Retention::kCompress, which changes gradients.
+  bool compress_activations = false;
   OptimizerOptions optimizer;
   UpdatePlacement update_placement = UpdatePlacement::kAfter;
   MasterWeights master_weights = MasterWeights::kSplit;  // of weights that are stored in bf16

@@ -46,6 +46,8 @@ input %position : i32[1] data
 %logits : f32[2,6,20] activations = linear(%y, %wte) {bias=0, out=f32, weight=oi} @forward name=logits
 %loss1 : f32[1] activations = cross_entropy(%logits, %targets, %inverse_tokens) @forward name=plain_loss
 %last : f32[2,20] activations = last_logits(%y, %wte, %position) @forward name=last
+%m.codes : u8[2,6,12] activations, %m.scales : f32[2] activations = fp8_encode(%m) {block=128, format=e4m3} @forward block=0 name=m.encode
+%m.decode : bf16[2,6,12] activations = fp8_decode(%m.codes, %m.scales) {block=128, format=e4m3, out=bf16} @recompute block=0 name=m.decode
 results %loss, %loss1, %last
 )";
 

@@ -1,6 +1,7 @@
 // Forward operations: shape rules, alias rules and costs, in the order of docs/operations.md.
 #include <algorithm>
 
+#include "base/checked.h"
 #include "base/errors.h"
 #include "ir/operand_reader.h"
 #include "ir/operation_rules.h"
@@ -45,6 +46,11 @@ constexpr AttributeSpec kAttentionAttributes[] = {{"heads", Type::kInteger},
                                                   {"stream", Type::kInteger, false}};
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", Type::kWord, true, kApproximations}};
 constexpr AttributeSpec kDropoutAttributes[] = {{"probability", Type::kReal}, {"stream", Type::kInteger}};
+constexpr AttributeSpec kFp8EncodeAttributes[] = {{"block", Type::kInteger},
+                                                  {"format", Type::kWord, true, "e4m3|e5m2"}};
+constexpr AttributeSpec kFp8DecodeAttributes[] = {{"block", Type::kInteger},
+                                                  {"format", Type::kWord, true, "e4m3|e5m2"},
+                                                  {"out", Type::kWord, true, "f32|bf16"}};
 constexpr AttributeSpec kHeadLossAttributes[] = {{"chunk", Type::kInteger}};
 
 Aliases may_first(const Attributes&, Inputs) { return {{0, 0, false}}; }
@@ -297,6 +303,30 @@ double last_logits_flops(const Attributes&, Inputs inputs) {
   return 2.0 * static_cast<double>(inputs[0].shape.dim(0)) * static_cast<double>(inputs[1].shape.elements());
 }
 
+// One f32 a block of `block` elements.
+OperandType fp8_scales(const OperandReader& reader, const Attributes& attributes, const Shape& shape) {
+  const int64_t block = attributes.integer("block");
+  reader.expect(block >= 1, "attribute block: found {}, expected a number from 1", block);
+  return {DType::kF32, {ceil_div(shape.elements(), block)}};
+}
+
+Types infer_fp8_encode(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("fp8_encode", attributes, inputs);
+  const OperandType& x = reader.floating("x");
+  reader.expect(x.dtype != DType::kF64, "operand x: found {}, expected an activation that is stored", x);
+  reader.done();
+  return {{DType::kU8, x.shape}, fp8_scales(reader, attributes, x.shape)};
+}
+
+Types infer_fp8_decode(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("fp8_decode", attributes, inputs);
+  const size_t rank = inputs.empty() ? 1 : inputs[0].shape.rank();
+  const OperandType& codes = reader.of_rank("codes", DType::kU8, static_cast<int>(rank));
+  reader.exactly("scales", DType::kF32, fp8_scales(reader, attributes, codes.shape).shape);
+  reader.done();
+  return {{parse_dtype(attributes.word("out")).value(), codes.shape}};
+}
+
 const OperationInfo kForward[] = {
     {"embedding", {}, infer_embedding, no_aliases, no_flops, gradient_of_embedding, nullptr},
     {"add", {}, infer_add, may_first_two, no_flops, gradient_of_add, nullptr},
@@ -320,6 +350,8 @@ const OperationInfo kForward[] = {
      decompose_head_loss},
     {"cross_entropy", {}, infer_cross_entropy, no_aliases, no_flops, gradient_of_cross_entropy, nullptr},
     {"last_logits", {}, infer_last_logits, no_aliases, last_logits_flops, nullptr, nullptr},
+    {"fp8_encode", kFp8EncodeAttributes, infer_fp8_encode, no_aliases, no_flops, nullptr, nullptr},
+    {"fp8_decode", kFp8DecodeAttributes, infer_fp8_decode, no_aliases, no_flops, nullptr, nullptr},
 };
 
 }  // namespace

@@ -64,10 +64,11 @@ std::string bar(Bytes part, Bytes whole) {
   return std::string(cells, '#');
 }
 
-// "h.3.attn.c_proj.recompute" of block 3 is "attn.c_proj".
+// "h.3.attn.c_proj.recompute" and "h.3.attn.c_proj.encode" of block 3 are "attn.c_proj".
 std::string name_in_block(const PlanOp& op) {
   std::string name = op.name;
   if (const size_t mark = name.find(".recompute"); mark != std::string::npos) name.erase(mark);
+  if (name.ends_with(".encode")) name.erase(name.size() - std::string_view(".encode").size());
   const std::string number = fmt::format(".{}.", op.block);
   if (const size_t prefix = name.find(number); prefix != std::string::npos)
     name.erase(0, prefix + number.size());
@@ -161,10 +162,10 @@ std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
     block.block = op.block;
     if (op.part == "recompute") {
       // Of two backward passes the one for the norm repeats what the other one does; it is no choice of a block's.
-      const bool is_for_norm = op.name.ends_with(".norm");
-      if (is_for_norm && op.name.find(".recompute") == std::string::npos) continue;
+      const bool is_for_norm = op.name.ends_with(".norm"), decodes = op.op == "fp8_decode";
+      if (is_for_norm && !decodes && op.name.find(".recompute") == std::string::npos) continue;
       block.recompute_seconds += op.seconds;
-      if (is_for_norm) continue;
+      if (is_for_norm || decodes) continue;
       const std::string name = name_in_block(op);
       if (std::find(block.recomputes.begin(), block.recomputes.end(), name) == block.recomputes.end())
         block.recomputes.push_back(name);
@@ -177,8 +178,9 @@ std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
           continue;
         kept += bytes_of(tensor);
       }
-      block.kept += kept;
-      if (kept > Bytes()) block.keeps.push_back(name_in_block(op));
+      const bool compresses = op.op == "fp8_encode";
+      (compresses ? block.compressed : block.kept) += kept;
+      if (kept > Bytes()) (compresses ? block.compresses : block.keeps).push_back(name_in_block(op));
     }
   }
   std::vector<PlanSummary::Block> rows;
@@ -243,9 +245,11 @@ Json plan_json(const PlanSummary& summary) {
   for (const PlanSummary::Block& block : summary.blocks)
     choices.push_back(Json{{"block", block.block},
                            {"kept_bytes", block.kept.value},
+                           {"compressed_bytes", block.compressed.value},
                            {"recomputed_bytes", block.recomputed.value},
                            {"recompute_seconds", block.recompute_seconds},
                            {"kept", block.keeps},
+                           {"compressed", block.compresses},
                            {"recomputed", block.recomputes}});
   for (const PlanSummary::Policy& policy : summary.policies)
     policies.push_back(Json{
@@ -335,11 +339,15 @@ std::string choices_table(const PlanSummary& summary) {
   std::string text;
   const auto out = std::back_inserter(text);
   Bytes widest;
-  for (const PlanSummary::Block& block : summary.blocks)
-    widest = std::max(widest, block.kept + block.recomputed);
-  fmt::format_to(out,
-                 "Blocks (policy {})             kept  recomputed  computed again (# kept, . recomputed)\n",
-                 summary.recompute);
+  bool compresses = false;
+  for (const PlanSummary::Block& block : summary.blocks) {
+    widest = std::max(widest, block.kept + block.compressed + block.recomputed);
+    compresses = compresses || block.compressed > Bytes();
+  }
+  // The column of what is held in 8 bits is there where something is.
+  fmt::format_to(out, "Blocks (policy {})             kept  {}recomputed  {}computed again (# kept, {}. recomputed)\n",
+                 summary.recompute, compresses ? "    8 bits  " : "", compresses ? "in 8 bits; " : "",
+                 compresses ? "+ in 8 bits, " : "");
   for (const PlanSummary::Block& block : summary.blocks) {
     constexpr double kCells = 16;
     const auto cells = [&](Bytes part) {
@@ -348,11 +356,17 @@ std::string choices_table(const PlanSummary& summary) {
                  : static_cast<size_t>(
                        kCells * static_cast<double>(part.value) / static_cast<double>(widest.value) + 0.5);
     };
-    fmt::format_to(
-        out, "  {:>4} {:<17} {:>10}  {:>10}  {}\n", block.block,
-        std::string(cells(block.kept), '#') + std::string(cells(block.recomputed), '.'),
-        format_bytes(block.kept), format_bytes(block.recomputed),
-        block.recomputes.empty() ? "nothing" : fmt::format("{}", fmt::join(block.recomputes, " ")));
+    const auto names = [](const std::vector<std::string>& operations) {
+      return operations.empty() ? "nothing" : fmt::format("{}", fmt::join(operations, " "));
+    };
+    fmt::format_to(out, "  {:>4} {:<17} {:>10}  ", block.block,
+                   std::string(cells(block.kept), '#') + std::string(cells(block.compressed), '+') +
+                       std::string(cells(block.recomputed), '.'),
+                   format_bytes(block.kept));
+    if (compresses) fmt::format_to(out, "{:>10}  ", format_bytes(block.compressed));
+    fmt::format_to(out, "{:>10}  ", format_bytes(block.recomputed));
+    if (compresses) fmt::format_to(out, "{}; ", names(block.compresses));
+    fmt::format_to(out, "{}\n", names(block.recomputes));
   }
   fmt::format_to(out, "Slowdown against keeping everything: {:.2f} %", 100 * summary.slowdown);
   if (summary.gap)

@@ -30,9 +30,11 @@ struct PlanSummary {
   // What a block's forward leaves for the backward, and what is made again there.
   struct Block {
     int32_t block = 0;
-    Bytes kept, recomputed;                      // recomputed: written again in one micro-step
-    double recompute_seconds = 0;                // estimated, of one micro-step
-    std::vector<std::string> keeps, recomputes;  // operations, without the block's prefix, in execution order
+    Bytes kept, compressed, recomputed;  // compressed: codes and scales; recomputed: written again in one
+                                         // micro-step
+    double recompute_seconds = 0;        // estimated, of one micro-step, decoding included
+    // Operations, without the block's prefix, in execution order.
+    std::vector<std::string> keeps, compresses, recomputes;
   };
   // The same run under a named recompute policy.
   struct Policy {

@@ -68,7 +68,7 @@ TEST(PlanReport, PrintsTheJsonOfThePlan) {
       R"({"name":"update","repeats":1,"peak_bytes":2048}],)"
       R"("peak":{"phase":"micro_step","operation":"y"},"step_seconds":5.0,"tokens_per_step":4096,"parameters":256,)"
       R"("recompute":"",)"
-      R"("choices":[{"block":0,"kept_bytes":512,"recomputed_bytes":0,"recompute_seconds":0.0,"kept":["x"],"recomputed":[]}],)"
+      R"("choices":[{"block":0,"kept_bytes":512,"compressed_bytes":0,"recomputed_bytes":0,"recompute_seconds":0.0,"kept":["x"],"compressed":[],"recomputed":[]}],)"
       R"("slowdown":0.0,"gap":null,"smallest_budget_bytes":null,"policies":[],)"
       R"("chosen":{"update_placement":"","backward_passes":1,"micro_batch":0,"accumulation":1,"head_chunk_rows":0,)"
       R"("forms":[],"planned":[],"because":""},"carried_gradient_bytes":1024})");
@@ -131,6 +131,39 @@ TEST(PlanReport, ListsNothingOfTheBackwardForTheNorm) {
   EXPECT_THAT(blocks[0].recomputes, ::testing::ElementsAre("norm"));
   EXPECT_EQ(blocks[0].recomputed, Bytes(1024));
   EXPECT_DOUBLE_EQ(blocks[0].recompute_seconds, 0.75);
+}
+
+// u dies in the forward; its codes and scales are held, and decoded for the backward.
+constexpr std::string_view kCompressed = R"(snug_plan 1
+target null
+memory ram arena=4096 lower_bound=4096
+tensor micro_step/n f32[128] activations value at=ram+0 moments=[0,4) buffer=0
+tensor micro_step/u f32[128] activations value at=ram+512 moments=[1,3) buffer=1
+tensor micro_step/u.codes u8[128] activations value at=ram+1024 moments=[2,4) buffer=2
+tensor micro_step/u.scales f32[1] activations value at=ram+1152 moments=[2,4) buffer=3
+tensor micro_step/u.decode f32[128] activations value at=ram+512 moments=[3,5) buffer=4
+phase micro_step repeats=1 first=0 peak=4096
+op norm h.0.norm forward block=0 () -> (micro_step/n) {} flops=0 seconds=1
+op linear h.0.up forward block=0 (micro_step/n) -> (micro_step/u) {} flops=0 seconds=1
+op fp8_encode h.0.up.encode forward block=0 (micro_step/u) -> (micro_step/u.codes, micro_step/u.scales) {} flops=0 seconds=1
+op fp8_decode h.0.up.decode recompute block=0 (micro_step/u.codes, micro_step/u.scales) -> (micro_step/u.decode) {} flops=0 seconds=0.5
+op gelu h.0.up.dx backward block=0 (micro_step/u.decode) -> () {} flops=0 seconds=1
+)";
+
+TEST(PlanReport, TellsWhatIsHeldInEightBits) {
+  PlanSummary summary = summarize(parse_plan(kCompressed), reserve_of(1000), Bytes(6000), 64, 10);
+  ASSERT_EQ(summary.blocks.size(), 1u);
+  EXPECT_EQ(summary.blocks[0].kept, Bytes(512));
+  EXPECT_EQ(summary.blocks[0].compressed, Bytes(132));
+  EXPECT_EQ(summary.blocks[0].recomputed, Bytes(0));
+  EXPECT_DOUBLE_EQ(summary.blocks[0].recompute_seconds, 0.5);
+  EXPECT_THAT(summary.blocks[0].compresses, ::testing::ElementsAre("up"));
+  EXPECT_THAT(summary.blocks[0].recomputes, ::testing::IsEmpty());
+  summary.recompute = "compress";
+  EXPECT_THAT(choices_table(summary),
+              AllOf(HasSubstr("Blocks (policy compress)             kept      8 bits  recomputed  in 8 bits; computed "
+                              "again (# kept, + in 8 bits, . recomputed)\n"),
+                    HasSubstr("     0 #############+++       512 B       132 B         0 B  up; nothing\n")));
 }
 
 TEST(PlanReport, TabulatesChoicesWithWhatTheyCost) {

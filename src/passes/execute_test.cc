@@ -259,6 +259,67 @@ TEST_P(Execute, RandomRetentionsGiveTheSameBits) {
   }
 }
 
+// Of all gradients as one vector: the length of the difference as a part of the expected length.
+double gradient_distance(const Outcome& found, const Outcome& expected) {
+  double difference = 0, length = 0;
+  for (const auto& [name, gradient] : expected.gradients)
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      difference += std::pow(found.gradients.at(name)[i] - gradient[i], 2);
+      length += std::pow(gradient[i], 2);
+    }
+  return std::sqrt(difference / length);
+}
+
+// The forward computes on what it made, so the loss keeps its bits; a gradient is off by what a code of three (two) binary digits
+// loses of each number: at most 2^-4 (2^-3), and less of a sum.
+TEST_P(Execute, CompressedActivationsChangeGradientsAlone) {
+  const Outcome keep = run(base());
+  for (const auto& [policy, tolerance] :
+       std::vector<std::pair<std::string, double>>{{"compress:mlp", 0.03},
+                                                   {"compress:attention,norm", 0.03},
+                                                   {"compress", 0.03},
+                                                   {"compress_e5m2", 0.06}}) {
+    SCOPED_TRACE(policy);
+    CompileOptions options = base();
+    options.recompute = parse_recompute_policy(policy);
+    const Outcome compressed = run(options);
+    EXPECT_EQ(compressed.loss, keep.loss);
+    const double distance = gradient_distance(compressed, keep);
+    EXPECT_LE(distance, tolerance);
+    EXPECT_GE(distance, 1e-4);
+    size_t changed = 0;
+    for (const auto& [name, gradient] : keep.gradients)
+      changed += same_bits(compressed.gradients.at(name), gradient) ? 0 : 1;
+    EXPECT_GT(changed, keep.gradients.size() / 3);
+    expect_same_bits(run(options), compressed);
+  }
+}
+
+// In any mixture with recomputation, whose chains then begin at decoded values. What leaves a block is kept: the head, and with it
+// the loss, would be made again from 8 bits.
+TEST_P(Execute, CompressionMixesWithRecomputation) {
+  const Outcome keep = run(base());
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    CompileOptions options = base();
+    options.choose_retentions = [&](const Graph& graph) {
+      Retentions chosen = retentions(graph, {.kind = RecomputePolicy::Kind::kBlock});
+      for (const Op& op : graph.ops)
+        for (size_t output = 0; output < op.outputs.size(); ++output) {
+          Retention& of = chosen[op.outputs[output].index()];
+          if (of == Retention::kKeep) continue;
+          const uint64_t random = mixed(seed, op.outputs[output].index());
+          of = static_cast<Retention>(random % 3);
+          if (compressible(graph, op, output) && random % 2 == 0) of = Retention::kCompress;
+        }
+      return chosen;
+    };
+    const Outcome compressed = run(options);
+    EXPECT_EQ(compressed.loss, keep.loss);
+    EXPECT_LE(gradient_distance(compressed, keep), 0.03);
+  }
+}
+
 TEST_P(Execute, FusionAndSharedStorageGiveTheSameBits) {
   const Outcome all = run(base());
   for (const char* pass : {"fuse", "in_place"}) {

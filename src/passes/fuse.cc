@@ -41,9 +41,12 @@ bool fuse(Graph& graph) {
   std::vector<Op> ops;
   ops.reserve(graph.ops.size());
   for (Op& op : graph.ops) {
-    std::optional<Op> pair = ops.empty() ? std::nullopt : fused(ops.back(), op, uses);
+    // What `recompute` compresses for the backward there does not come between the two.
+    size_t before = ops.size();
+    while (before > 0 && ops[before - 1].kind == "fp8_encode") --before;
+    std::optional<Op> pair = before == 0 ? std::nullopt : fused(ops[before - 1], op, uses);
     if (pair)
-      ops.back() = std::move(*pair);
+      ops[before - 1] = std::move(*pair);
     else
       ops.push_back(std::move(op));
   }

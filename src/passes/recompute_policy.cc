@@ -16,10 +16,12 @@ namespace {
 using Kind = RecomputePolicy::Kind;
 
 // In the order in which messages list them.
-constexpr std::array<std::pair<std::string_view, Kind>, 7> kNames = {{{"none", Kind::kNone},
+constexpr std::array<std::pair<std::string_view, Kind>, 9> kNames = {{{"none", Kind::kNone},
                                                                       {"block", Kind::kBlock},
                                                                       {"uniform", Kind::kUniform},
                                                                       {"selective", Kind::kSelective},
+                                                                      {"compress", Kind::kCompress},
+                                                                      {"compress_e5m2", Kind::kCompressWide},
                                                                       {"memory", Kind::kMemory},
                                                                       {"heuristic", Kind::kHeuristic},
                                                                       {"optimal", Kind::kOptimal}}};
@@ -50,19 +52,26 @@ bool is_activation(const Op& op) {
   });
 }
 
+std::string_view name_of(Kind kind) {
+  const auto* const name =
+      std::find_if(kNames.begin(), kNames.end(), [&](const auto& each) { return each.second == kind; });
+  require(name != kNames.end(), "recompute: a policy without a name");
+  return name->first;
+}
+
 void check(const RecomputePolicy& policy) {
   if (policy.kind == Kind::kUniform && policy.every < 1)
     throw_user(ExitCode::kUsage, "found uniform:{}; expected uniform:K with K at least 1", policy.every);
-  if (policy.kind != Kind::kSelective) return;
+  if (policy.kind != Kind::kSelective && !changes_gradients(policy)) return;
   const std::vector<std::string_view> known = recompute_groups();
-  if (policy.groups.empty())
+  if (policy.groups.empty() && policy.kind == Kind::kSelective)
     throw_user(ExitCode::kUsage, "found selective without a group; expected selective:LIST with some of {}",
                fmt::join(known, ", "));
   for (const std::string& group : policy.groups)
     if (std::find(known.begin(), known.end(), group) == known.end())
       throw_user(ExitCode::kUsage,
-                 "found group \"{}\" in selective; expected some of {}, separated by commas", group,
-                 fmt::join(known, ", "));
+                 "found group \"{}\" in {}; expected some of {}, separated by commas", group,
+                 name_of(policy.kind), fmt::join(known, ", "));
 }
 
 const Op* producer_in_block(const Graph& graph, const std::vector<int32_t>& producer, TensorId tensor) {
@@ -94,7 +103,8 @@ Retentions uniform(const Graph& graph, int64_t every) {
   return chosen;
 }
 
-Retentions selective(const Graph& graph, const std::vector<std::string>& groups) {
+// What operations of `groups` (all if there are none) make inside blocks gets `retention`.
+Retentions selective(const Graph& graph, const std::vector<std::string>& groups, Retention retention) {
   Retentions chosen(graph.tensors.size(), Retention::kKeep);
   const std::vector<bool> kept = leaves_segment(graph, 1);
   std::vector<bool> feeds_activation(graph.tensors.size(), false);
@@ -103,7 +113,7 @@ Retentions selective(const Graph& graph, const std::vector<std::string>& groups)
       for (TensorId input : op.inputs) feeds_activation[input.index()] = true;
 
   const auto belongs = [&](const Op& op) {
-    return std::any_of(kMembers.begin(), kMembers.end(), [&](const GroupMember& member) {
+    return groups.empty() || std::any_of(kMembers.begin(), kMembers.end(), [&](const GroupMember& member) {
       if (member.kind != op.kind || std::find(groups.begin(), groups.end(), member.group) == groups.end())
         return false;
       return member.feeds == GroupMember::Feeds::kAnything ||
@@ -112,21 +122,20 @@ Retentions selective(const Graph& graph, const std::vector<std::string>& groups)
   };
   for (const Op& op : graph.ops)
     if (op.part == Part::kForward && op.block >= 0 && belongs(op))
-      for (TensorId output : op.outputs)
-        if (!kept[output.index()]) chosen[output.index()] = Retention::kRecompute;
+      for (size_t output = 0; output < op.outputs.size(); ++output)
+        if (!kept[op.outputs[output].index()] &&
+            (retention == Retention::kRecompute || compressible(graph, op, output)))
+          chosen[op.outputs[output].index()] = retention;
   return chosen;
 }
 
 }  // namespace
 
 std::string to_string(const RecomputePolicy& policy) {
-  const auto* const name = std::find_if(kNames.begin(), kNames.end(),
-                                        [&](const auto& each) { return each.second == policy.kind; });
-  require(name != kNames.end(), "recompute: a policy without a name");
-  if (policy.kind == Kind::kUniform) return fmt::format("{}:{}", name->first, policy.every);
-  if (policy.kind == Kind::kSelective)
-    return fmt::format("{}:{}", name->first, fmt::join(policy.groups, ","));
-  return std::string(name->first);
+  const std::string_view name = name_of(policy.kind);
+  if (policy.kind == Kind::kUniform) return fmt::format("{}:{}", name, policy.every);
+  if (!policy.groups.empty()) return fmt::format("{}:{}", name, fmt::join(policy.groups, ","));
+  return std::string(name);
 }
 
 RecomputePolicy parse_recompute_policy(std::string_view text) {
@@ -141,7 +150,8 @@ RecomputePolicy parse_recompute_policy(std::string_view text) {
   if (understood && policy.kind == Kind::kUniform) {
     const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), policy.every);
     understood = parsed.ec == std::errc() && parsed.ptr == rest.data() + rest.size();
-  } else if (understood && policy.kind == Kind::kSelective) {
+  } else if (understood && (policy.kind == Kind::kSelective || changes_gradients(policy))) {
+    understood = policy.kind == Kind::kSelective || colon == std::string_view::npos || !rest.empty();
     for (size_t begin = 0; !rest.empty() && begin <= rest.size();) {
       const size_t comma = std::min(rest.find(',', begin), rest.size());
       policy.groups.emplace_back(rest.substr(begin, comma - begin));
@@ -153,7 +163,7 @@ RecomputePolicy parse_recompute_policy(std::string_view text) {
   if (!understood)
     throw_user(ExitCode::kUsage,
                "found \"{}\"; expected one of none, block, uniform:K (K at least 1), selective:LIST (of {}), "
-               "memory, heuristic, optimal",
+               "compress, compress:LIST, compress_e5m2, compress_e5m2:LIST, memory, heuristic, optimal",
                text, fmt::join(recompute_groups(), ", "));
   check(policy);
   return policy;
@@ -164,6 +174,10 @@ std::vector<std::string_view> recompute_groups() {
   for (const GroupMember& member : kMembers)
     if (groups.empty() || groups.back() != member.group) groups.push_back(member.group);
   return groups;
+}
+
+bool changes_gradients(const RecomputePolicy& policy) {
+  return policy.kind == Kind::kCompress || policy.kind == Kind::kCompressWide;
 }
 
 bool needs_budget(const RecomputePolicy& policy) {
@@ -180,7 +194,11 @@ Retentions retentions(const Graph& graph, const RecomputePolicy& policy) {
     case Kind::kBlock:
       return uniform(graph, 1);
     case Kind::kSelective:
-      return selective(graph, policy.groups);
+      return selective(graph, policy.groups, Retention::kRecompute);
+    case Kind::kCompress:
+      return selective(graph, policy.groups, Retention::kCompress);
+    case Kind::kCompressWide:
+      return selective(graph, policy.groups, Retention::kCompressWide);
     case Kind::kMemory:
     case Kind::kHeuristic:
     case Kind::kOptimal:

@@ -20,6 +20,10 @@ TEST(RecomputePolicy, HasATextForm) {
       {"uniform:12", {.kind = Kind::kUniform, .every = 12}},
       {"selective:norm", {.kind = Kind::kSelective, .groups = {"norm"}}},
       {"selective:attention,norm", {.kind = Kind::kSelective, .groups = {"attention", "norm"}}},
+      {"compress", {.kind = Kind::kCompress}},
+      {"compress:norm,mlp", {.kind = Kind::kCompress, .groups = {"norm", "mlp"}}},
+      {"compress_e5m2", {.kind = Kind::kCompressWide}},
+      {"compress_e5m2:attention", {.kind = Kind::kCompressWide, .groups = {"attention"}}},
       {"memory", {.kind = Kind::kMemory}},
       {"heuristic", {.kind = Kind::kHeuristic}},
       {"optimal", {.kind = Kind::kOptimal}},
@@ -27,6 +31,7 @@ TEST(RecomputePolicy, HasATextForm) {
   for (const auto& [text, policy] : forms) {
     EXPECT_EQ(to_string(policy), text);
     EXPECT_TRUE(parse_recompute_policy(text) == policy) << text;
+    EXPECT_EQ(changes_gradients(policy), std::string_view(text).starts_with("compress")) << text;
     EXPECT_EQ(needs_budget(policy), text == "memory" || text == "heuristic" || text == "optimal") << text;
   }
 }
@@ -42,12 +47,13 @@ TEST(RecomputePolicy, RefusesWithWhatIsExpected) {
     return "not refused";
   };
   for (const std::string text : {"", "all", "Block", "block:2", "uniform", "uniform:", "uniform:x",
-                                 "uniform:2x", "uniform:99999999999999999999", ":", "none:"})
+                                 "uniform:2x", "uniform:99999999999999999999", ":", "none:", "compress:", "compress_e3m4"})
     EXPECT_EQ(
         message(text),
         "found \"" + text +
             "\"; expected one of none, block, uniform:K (K at least 1), selective:LIST (of attention, norm, "
-            "activation, mlp, projection), memory, heuristic, optimal");
+            "activation, mlp, projection), compress, compress:LIST, compress_e5m2, compress_e5m2:LIST, memory, "
+            "heuristic, optimal");
   EXPECT_EQ(message("uniform:0"), "found uniform:0; expected uniform:K with K at least 1");
   EXPECT_EQ(message("uniform:-3"), "found uniform:-3; expected uniform:K with K at least 1");
   const std::string known = "some of attention, norm, activation, mlp, projection";
@@ -56,6 +62,8 @@ TEST(RecomputePolicy, RefusesWithWhatIsExpected) {
   for (const std::string text : {"mlps", "", "norm "})
     EXPECT_EQ(message("selective:attention," + text),
               "found group \"" + text + "\" in selective; expected " + known + ", separated by commas");
+  EXPECT_EQ(message("compress_e5m2:norms"),
+            "found group \"norms\" in compress_e5m2; expected " + known + ", separated by commas");
 }
 
 // Blocks 0 and 1, each x -> gelu(x W) + x.

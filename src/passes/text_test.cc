@@ -70,17 +70,21 @@ const std::map<std::string, Pass> kPasses = {
      }},
 };
 
-// "%r,%y@each_block": these values are dropped, the second one kRecomputeEachBlock.
+// "%r,%y@each_block,%u@e4m3": these values are dropped, the second one kRecomputeEachBlock, the third one compressed.
 Retentions dropped(const Graph& graph, const std::string& list) {
   Retentions chosen(graph.tensors.size(), Retention::kKeep);
   std::stringstream stream(list);
   for (std::string entry; std::getline(stream, entry, ',');) {
-    static const std::regex kEntry("%([A-Za-z0-9_.]+)(@each_block)?");
+    static const std::regex kEntry("%([A-Za-z0-9_.]+?)(@each_block|@e4m3|@e5m2)?");
+    static const std::map<std::string, Retention> kHow = {{"", Retention::kRecompute},
+                                                          {"@each_block", Retention::kRecomputeEachBlock},
+                                                          {"@e4m3", Retention::kCompress},
+                                                          {"@e5m2", Retention::kCompressWide}};
     std::smatch found;
-    require(std::regex_match(entry, found, kEntry), "drop: '{}' is not %name or %name@each_block", entry);
+    require(std::regex_match(entry, found, kEntry), "drop: '{}' is not %name or %name@how", entry);
     const TensorId tensor = graph.find(found[1].str());
     require(tensor.valid(), "drop: no tensor %{}", found[1].str());
-    chosen[tensor.index()] = found[2].matched ? Retention::kRecomputeEachBlock : Retention::kRecompute;
+    chosen[tensor.index()] = kHow.at(found[2].str());
   }
   return chosen;
 }

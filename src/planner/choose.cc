@@ -26,7 +26,7 @@ std::vector<std::vector<bool>> read_values(const Graph& graph, const Anatomy& an
 
 }  // namespace
 
-Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside)
+Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside, bool compresses)
     : graph_(std::move(graph)),
       finish_(std::move(finish)),
       outside_(outside),
@@ -43,6 +43,7 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   }
   ChainOptions options;
   options.outside = outside;
+  options.compresses = compresses;
   priced_ = priced_chain(graph_, anatomy_, finish_, prices_, options);
   keep_seconds_ = priced_->chain.step_seconds;
   std::vector<std::vector<int32_t>> known;

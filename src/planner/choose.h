@@ -45,7 +45,8 @@ class Planner {
  public:
   // `graph` is what differentiate leaves; `finish` are the passes between recompute and liveness.
   // `target` must outlive the planner. A graph without blocks, or without a backward, has one plan: keep all.
-  Planner(Graph graph, const Target& target, Finish finish, Bytes outside);
+  // With `compresses` values may be held in 8 bits as well, which changes gradients.
+  Planner(Graph graph, const Target& target, Finish finish, Bytes outside, bool compresses = false);
 
   const Graph& graph() const { return graph_; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -19,7 +20,7 @@ constexpr size_t kLongestSpan = 16;
 struct Candidate {
   Mode mode;
   Treatment treatment;
-  uint32_t kept = 0;
+  Subset subset = {};
   bool named = false;  // stays, because a named plan uses it
 };
 
@@ -95,9 +96,11 @@ class Pricing {
   // One sort of block, priced on the first block of that sort.
   struct Sort {
     Savable savable;
-    std::vector<int32_t> modes;         // of span 1
-    std::vector<uint32_t> front, runs;  // subsets of the front; those that longer runs are priced with
-    int32_t all = -1, nothing = -1;     // modes: everything kept, nothing but the input kept
+    std::vector<int32_t> modes;  // of span 1
+    std::vector<Subset> front;   // of the same
+    // Those that longer runs are priced with, without and with compression.
+    std::vector<Subset> runs, compressed_runs;
+    int32_t all = -1, nothing = -1;  // modes: everything kept, nothing but the input kept
     double keep_forward_seconds = 0, keep_backward_seconds = 0;  // with everything kept
     uint32_t everything() const { return (uint32_t{1} << savable.items.size()) - 1; }
   };
@@ -116,30 +119,32 @@ class Pricing {
     return std::min({length(), root + 2, kLongestSpan});
   }
 
-  // What keeping the items `kept` makes of each value of `block`; `lost` is the fate of what is not kept.
-  std::vector<Retention> fates(size_t block, uint32_t kept, Retention lost, bool drops_boundary) const {
+  // What `subset` makes of each value of `block`; `lost` is the fate of what is made again.
+  std::vector<Retention> fates(size_t block, Subset subset, Retention lost, bool drops_boundary) const {
     const Anatomy::Block& of = anatomy_.blocks[block];
     const Savable& savable = sort_of(block).savable;
-    const bool keeps_all = kept == sort_of(block).everything() && !drops_boundary;
+    const bool keeps_all = subset.kept == sort_of(block).everything() && !drops_boundary;
     std::vector<Retention> fates(of.values.size(), keeps_all ? Retention::kKeep : lost);
     for (size_t value : savable.always_kept) fates[value] = Retention::kKeep;
     for (size_t item = 0; item < savable.items.size(); ++item)
-      if ((kept >> item) & 1)
-        for (size_t value : savable.items[item].values) fates[value] = Retention::kKeep;
+      for (size_t value : savable.items[item].values) {
+        if ((subset.kept >> item) & 1) fates[value] = Retention::kKeep;
+        if ((subset.compressed >> item) & 1) fates[value] = Retention::kCompress;
+      }
     for (size_t value = 0; value < fates.size(); ++value)
       if (of.leaving[value])
         fates[value] = of.boundary[value] && drops_boundary ? Retention::kRecompute : Retention::kKeep;
     return fates;
   }
 
-  Treatment treatment(size_t first, size_t count, uint32_t kept, Retention lost, Retention source) const {
+  Treatment treatment(size_t first, size_t count, Subset subset, Retention lost, Retention source) const {
     Treatment made{.values = {}, .source = source};
     for (size_t block = first; block < first + count; ++block)
-      made.values.push_back(fates(block, kept, lost, block + 1 < first + count));
+      made.values.push_back(fates(block, subset, lost, block + 1 < first + count));
     return made;
   }
 
-  Candidate candidate(const Slice& of, uint32_t kept, Treatment treatment) {
+  Candidate candidate(const Slice& of, Subset subset, Treatment treatment) {
     Retentions retentions(of.graph.tensors.size(), Retention::kKeep);
     for (size_t block = 0; block < of.count; ++block)
       for (size_t value = 0; value < of.values[block].size(); ++value)
@@ -156,7 +161,7 @@ class Pricing {
     const double seconds = forward + (made_.chain.backward_twice ? 2 : 1) * backward;
     return {.mode = {.saved = priced.saved, .seconds = seconds, .moments = std::move(priced.moments)},
             .treatment = std::move(treatment),
-            .kept = kept};
+            .subset = subset};
   }
 
   double source_seconds() {
@@ -178,42 +183,58 @@ class Pricing {
   void price_sort(size_t block) {
     const Slice alone = slice(graph_, anatomy_, block, 1, false);
     Sort& priced = sorts_[sort(block)];
-    priced.savable = savable_values(alone, anatomy_.blocks[block], prices_);
+    priced.savable = savable_values(alone, anatomy_.blocks[block], prices_, options_.compresses);
     const uint32_t all = priced.everything();
     const SlicePrice keep =
         price(alone, Retentions(alone.graph.tensors.size(), Retention::kKeep), finish_, prices_);
     priced.keep_forward_seconds = keep.forward_seconds;
     priced.keep_backward_seconds = keep.backward_seconds;
-    std::vector<Candidate> candidates;
-    for (uint32_t kept : promising_subsets(
-             alone, priced.savable, per_sort(options_.priced_times_blocks, options_.least_priced), prices_)) {
-      candidates.push_back(
-          candidate(alone, kept, treatment(block, 1, kept, Retention::kRecompute, Retention::kKeep)));
-      candidates.back().named = kept == 0 || kept == all;
+    const size_t most_priced = per_sort(options_.priced_times_blocks, options_.least_priced);
+    const size_t most_listed = per_sort(options_.listed_times_blocks, options_.least_listed);
+    const auto candidates = [&](const std::vector<Subset>& subsets) {
+      std::vector<Candidate> made;
+      for (Subset subset : subsets) {
+        made.push_back(
+            candidate(alone, subset, treatment(block, 1, subset, Retention::kRecompute, Retention::kKeep)));
+        made.back().named = subset == Subset{.kept = 0} || subset == Subset{.kept = all};
+      }
+      return made;
+    };
+    const std::vector<Subset> exact = promising_subsets(alone, priced.savable, most_priced, prices_);
+    std::vector<Candidate> front = thinned(front_of(candidates(exact)), most_listed);
+    priced.runs = run_sets(front, Subset{.kept = 0});
+    if (options_.compresses) {
+      // Beside the exact modes, so that permission makes no plan slower.
+      std::vector<Candidate> compressed =
+          candidates(promising_compressions(alone, priced.savable, exact, most_priced, prices_));
+      std::erase_if(compressed, [&](const Candidate& each) {
+        return std::any_of(front.begin(), front.end(),
+                           [&](const Candidate& other) { return at_least_as_good(other.mode, each.mode); });
+      });
+      compressed = thinned(front_of(std::move(compressed)), most_listed);
+      if (!compressed.empty()) priced.compressed_runs = run_sets(compressed, compressed.front().subset);
+      std::move(compressed.begin(), compressed.end(), std::back_inserter(front));
     }
-    const std::vector<Candidate> front = thinned(
-        front_of(std::move(candidates)), per_sort(options_.listed_times_blocks, options_.least_listed));
-    choose_run_sets(front, priced);
     for (const Candidate& each : front) {
       const int32_t mode = add(each);
       priced.modes.push_back(mode);
-      priced.front.push_back(each.kept);
-      if (each.kept == 0) priced.nothing = mode;
-      if (each.kept == all) priced.all = mode;
+      priced.front.push_back(each.subset);
+      if (each.subset == Subset{.kept = 0}) priced.nothing = mode;
+      if (each.subset == Subset{.kept = all}) priced.all = mode;
     }
   }
 
   // Runs of several blocks are for budgets below one input a block: subsets of few bytes.
-  static void choose_run_sets(const std::vector<Candidate>& front, Sort& priced) {
+  static std::vector<Subset> run_sets(const std::vector<Candidate>& front, Subset first) {
     constexpr size_t kMost = 6;
-    std::vector<uint32_t> sets;
+    std::vector<Subset> small, sets = {first};
     const Bytes least = front.front().mode.saved, most = front.back().mode.saved;
     for (size_t index : hull_of(front))
-      if (front[index].kept != 0 && 2 * (front[index].mode.saved - least) <= most - least)
-        sets.push_back(front[index].kept);
-    priced.runs = {0};
-    for (size_t index = 0; index < std::min(kMost, sets.size()); ++index)
-      priced.runs.push_back(sets[index * sets.size() / std::min(kMost, sets.size())]);
+      if (front[index].subset != first && 2 * (front[index].mode.saved - least) <= most - least)
+        small.push_back(front[index].subset);
+    for (size_t index = 0; index < std::min(kMost, small.size()); ++index)
+      sets.push_back(small[index * small.size() / std::min(kMost, small.size())]);
+    return sets;
   }
 
   Sequence sequence(size_t first, size_t count, bool with_source) const {
@@ -228,19 +249,22 @@ class Pricing {
     const Slice of = slice(graph_, anatomy_, first, count, with_source);
     const bool alike = std::all_of(key.first.begin(), key.first.end(),
                                    [&](int32_t other) { return other == key.first.front(); });
-    std::vector<uint32_t> sets = {0};
+    std::vector<Subset> sets = {Subset{.kept = 0}};
     if (alike && count == 1) sets = sort_of(first).front;
     if (alike && count > 1 && count <= 6 && !with_source) {
-      sets = sort_of(first).runs;
-      if (count > 3) sets.resize(std::min<size_t>(sets.size(), 3));
+      sets.clear();
+      for (const std::vector<Subset>* some : {&sort_of(first).runs, &sort_of(first).compressed_runs})
+        sets.insert(
+            sets.end(), some->begin(),
+            some->begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(some->size(), count > 3 ? 3 : 7)));
     }
     const Retention source = with_source ? Retention::kRecompute : Retention::kKeep;
     std::vector<Candidate> candidates;
-    for (uint32_t kept : sets)
+    for (Subset subset : sets)
       for (Retention lost : {Retention::kRecompute, Retention::kRecomputeEachBlock}) {
         if (count == 1 && lost == Retention::kRecomputeEachBlock) continue;
-        candidates.push_back(candidate(of, kept, treatment(first, count, kept, lost, source)));
-        candidates.back().named = kept == 0 && lost == Retention::kRecompute;
+        candidates.push_back(candidate(of, subset, treatment(first, count, subset, lost, source)));
+        candidates.back().named = subset == Subset{.kept = 0} && lost == Retention::kRecompute;
       }
     Run& run = runs_[key];
     for (Candidate& each : front_of(std::move(candidates))) {

@@ -5,7 +5,8 @@
 // Method: 1. blocks that are alike (slice.h) are priced once;
 //         2. span 1: the subsets of a block's values that are promising by an estimate (subsets.h) are priced
 //            by the real passes on a slice (price.h), then reduced to the Pareto front over saved bytes,
-//            seconds and the working sets of forward and backward;
+//            seconds and the working sets of forward and backward; where it is allowed, those with compressed
+//            values form a second front beside the first;
 //         3. span 2 … k: the boundaries inside the run are dropped, with the subsets of small saved bytes,
 //            each in two forms: what is made again serves all later readers (uniform:k is this with nothing
 //            kept), or the boundaries do and everything else is made again for each block (nested
@@ -46,6 +47,7 @@ struct PricedChain {
 
 struct ChainOptions {
   Bytes outside;  // what other phases hold while this one runs, besides this graph's tensors
+  bool compresses = false;  // modes may hold values in 8 bits (Retention::kCompress)
   // Subsets of one sort of block: how many are priced by the passes and how many become modes, times the
   // number of blocks; but as many as the least at least, and never more than 1024.
   size_t priced_times_blocks = 4096, least_priced = 200;

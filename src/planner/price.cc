@@ -188,7 +188,8 @@ std::vector<int32_t> serving_blocks(const Graph& graph) {
   for (size_t op_idx = graph.ops.size(); op_idx-- > 0;) {
     const Op& op = graph.ops[op_idx];
     const bool repeats_forward =
-        op.part == Part::kRecompute && op.name.find(".recompute") != std::string::npos;
+        op.part == Part::kRecompute &&
+        (op.kind == "fp8_decode" || op.name.find(".recompute") != std::string::npos);
     if (!repeats_forward) next = op.block;
     blocks[op_idx] = next;
   }

@@ -48,8 +48,8 @@ struct Sweep {
 };
 Sweep sweep(const Graph& graph, OpPrices& prices);
 
-// The block during whose forward or backward each operation runs (-1: outside): its own, or for repeated
-// forward work (passes/recompute.h says what it is called) that of the backward operation that it is for.
+// The block during whose forward or backward each operation runs (-1: outside): its own, or for repeated or
+// decoded forward work (passes/recompute.h says what it is called) that of the backward operation that it is for.
 std::vector<int32_t> serving_blocks(const Graph& graph);
 
 // Bytes and seconds of a slice after recompute(retentions) and `finish`; seconds are those of its

@@ -13,7 +13,7 @@ namespace snug::planner {
 namespace {
 
 struct Estimate {
-  uint32_t kept = 0;
+  Subset subset;
   int64_t saved = 0, most = 0;  // bytes
   double seconds = 0;
 };
@@ -21,13 +21,14 @@ struct Estimate {
 class Estimator {
  public:
   Estimator(const Slice& slice, const Savable& savable, OpPrices& prices)
-      : tensors_(slice.graph.tensors.size()),
+      // The codes of item i go by the number graph.tensors.size() + i.
+      : tensors_(slice.graph.tensors.size() + savable.items.size()),
         bytes_(tensors_, 0),
         maker_(tensors_, -1),
         droppable_(tensors_, false),
         result_(tensors_, false) {
     const Graph& graph = slice.graph;
-    for (size_t tensor = 0; tensor < tensors_; ++tensor)
+    for (size_t tensor = 0; tensor < graph.tensors.size(); ++tensor)
       if (graph.tensors[tensor].storage == Storage::kValue)
         bytes_[tensor] = prices.round(graph.tensors[tensor].shape.bytes(graph.tensors[tensor].dtype)).value;
     for (TensorId result : graph.results) result_[result.index()] = true;
@@ -68,19 +69,29 @@ class Estimator {
         for (TensorId input : op.inputs) droppable_[input.index()] = false;
     for (size_t value : savable.always_kept) droppable_[slice.values.at(0)[value].index()] = false;
     for (const Item& item : savable.items) {
+      const size_t codes = graph.tensors.size() + items_.size();
       items_.emplace_back();
       for (size_t value : item.values) items_.back().push_back(slice.values.at(0)[value].index());
+      bytes_[codes] = item.code_bytes.value;
+      decodes_.push_back({.inputs = {codes},
+                          .outputs = items_.back(),
+                          .places = {},
+                          .seconds = item.encode_seconds + item.decode_seconds,
+                          .scratch = 0});
     }
   }
 
-  Estimate operator()(uint32_t kept) {
+  Estimate operator()(Subset subset) {
     dropped_ = droppable_;
+    decode_.assign(tensors_, nullptr);
     for (size_t item = 0; item < items_.size(); ++item)
-      if ((kept >> item) & 1)
-        for (size_t tensor : items_[item]) dropped_[tensor] = false;
+      for (size_t tensor : items_[item]) {
+        if ((subset.kept >> item) & 1) dropped_[tensor] = false;
+        if ((subset.compressed >> item) & 1) decode_[tensor] = &decodes_[item];
+      }
     copy_.assign(tensors_, 0);
     sequence_.clear();
-    estimate_ = {.kept = kept, .saved = 0, .most = 0, .seconds = 0};
+    estimate_ = {.subset = subset, .saved = 0, .most = 0, .seconds = 0};
     for (const Step& step : backward_) {
       for (size_t input : step.inputs) make(input);
       sequence_.push_back(&step);
@@ -102,14 +113,20 @@ class Estimator {
 
   void make(size_t tensor) {
     if (!dropped_[tensor] || copy_[tensor]) return;
-    const Step& step = forward_[static_cast<size_t>(maker_[tensor])];
+    const Step& step =
+        decode_[tensor] != nullptr ? *decode_[tensor] : forward_[static_cast<size_t>(maker_[tensor])];
     for (size_t input : step.inputs) make(input);
-    for (size_t output : step.outputs) copy_[output] = 1;
+    for (size_t output : step.outputs)
+      if (is_made(step, output)) copy_[output] = 1;
     estimate_.seconds += step.seconds;
     sequence_.push_back(&step);
   }
 
-  bool is_kept(size_t tensor) const { return droppable_[tensor] && !dropped_[tensor]; }
+  // Whether somebody reads this output of a step: not where it is kept, or compressed and read as decoded.
+  bool is_made(const Step& step, size_t output) const {
+    if (droppable_[output] && !dropped_[output]) return false;
+    return decode_[output] == nullptr || decode_[output] == &step;
+  }
 
   // A tensor and its copy never live at one moment here, so both go by the tensor's number.
   void hold() {
@@ -118,7 +135,8 @@ class Estimator {
     for (size_t moment = 0; moment < sequence_.size(); ++moment) {
       for (size_t input : sequence_[moment]->inputs) last_[input] = static_cast<int>(moment);
       for (size_t output : sequence_[moment]->outputs)
-        if (first_[output] < 0 && !is_kept(output)) first_[output] = static_cast<int>(moment);
+        if (first_[output] < 0 && is_made(*sequence_[moment], output))
+          first_[output] = static_cast<int>(moment);
     }
     int64_t held = 0;
     for (size_t tensor = 0; tensor < tensors_; ++tensor)
@@ -133,7 +151,7 @@ class Estimator {
       };
       int64_t made = 0, gone = 0, in_place = 0;
       for (size_t output : step.outputs) {
-        if (is_kept(output)) continue;  // made along with a dropped one, dies at once
+        if (!is_made(step, output)) continue;  // made along with a dropped one, dies at once
         made += bytes_[output];
         if (last_[output] <= static_cast<int>(moment) && !result_[output]) gone += bytes_[output];
       }
@@ -161,8 +179,10 @@ class Estimator {
   std::vector<Step> forward_, backward_;
   std::vector<size_t> incoming_;
   std::vector<std::vector<size_t>> items_;
+  std::vector<Step> decodes_;  // per item; the encoding's seconds included
   // Of the subset in work:
   std::vector<bool> dropped_;
+  std::vector<const Step*> decode_;  // per tensor: what it is read from, where it is compressed
   std::vector<char> copy_;
   std::vector<const Step*> sequence_;
   std::vector<int> first_, last_;
@@ -185,6 +205,60 @@ std::vector<Estimate> best_of(std::vector<Estimate> all, int64_t slack) {
   return best;
 }
 
+// What `recompute` makes of a compressed value.
+void price_codes(const Slice& slice, TensorId value, OpPrices& prices, Item& item) {
+  Graph graph = slice.graph;
+  Retentions retentions(graph.tensors.size(), Retention::kKeep);
+  retentions[value.index()] = Retention::kCompress;
+  recompute(graph, retentions);
+  for (const Op& op : graph.ops) {
+    if (op.kind == "fp8_encode") {
+      item.encode_seconds = prices(graph, op).seconds;
+      for (TensorId output : op.outputs)
+        item.code_bytes += prices.round(graph.tensor(output).shape.bytes(graph.tensor(output).dtype));
+    }
+    if (op.kind == "fp8_decode") item.decode_seconds = prices(graph, op).seconds;
+  }
+}
+
+// The fewest that hold every point which is best at some price of a byte, and an even sample: at most `limit`
+// of the rest.
+template <typename Choose>
+void choose_thinned(const std::vector<Estimate>& best, size_t limit, const Choose& choose) {
+  for (int power = -40; power <= 40; ++power) {
+    const double price = std::exp2(0.5 * power) * 1e-10;  // seconds per byte
+    const auto total = [&](const Estimate& each) {
+      return each.seconds + price * static_cast<double>(each.saved);
+    };
+    choose(*std::min_element(best.begin(), best.end(),
+                             [&](const Estimate& a, const Estimate& b) { return total(a) < total(b); }));
+  }
+  for (size_t index = 0; index < limit; ++index) choose(best[index * best.size() / limit]);
+}
+
+// Adds those that no other is at least as good as, with the widest doubt about the working set that `limit` has
+// room for.
+void choose_best(const std::vector<Estimate>& estimates, const Savable& savable, size_t limit,
+                 std::set<Subset>& chosen) {
+  const auto choose = [&](const Estimate& each) { chosen.insert(each.subset); };
+  if (estimates.size() <= limit) {
+    std::for_each(estimates.begin(), estimates.end(), choose);
+    return;
+  }
+  Bytes largest{0};
+  for (const Item& item : savable.items) largest = std::max(largest, item.bytes);
+  std::vector<Estimate> best;
+  for (int64_t share : {2, 4, 8, 16, 32, 64}) {
+    best = best_of(estimates, largest.value / share);
+    if (best.size() <= limit) break;
+  }
+  if (best.size() > limit) best = best_of(estimates, 0);
+  if (best.size() <= limit)
+    std::for_each(best.begin(), best.end(), choose);
+  else
+    choose_thinned(best, limit, choose);
+}
+
 }  // namespace
 
 std::vector<bool> read_by_backward(const Slice& slice) {
@@ -200,7 +274,7 @@ std::vector<bool> read_by_backward(const Slice& slice) {
   return of_values;
 }
 
-Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices& prices) {
+Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices& prices, bool compresses) {
   const Graph& graph = slice.graph;
   const std::vector<bool> read = read_by_backward(slice);
   std::vector<int64_t> feeds(graph.tensors.size(), 0);  // the most bytes that one forward reader makes of it
@@ -224,6 +298,8 @@ Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices
       Item& item = output == 0 ? first : others;
       item.values.push_back(value);
       item.bytes += prices.round(bytes);
+      if (compresses && read[value] && compressible(graph, op, output))
+        price_codes(slice, op.outputs[output], prices, item);
     }
     for (Item* item : {&first, &others})
       if (!item->values.empty()) items.push_back(std::move(*item));
@@ -246,44 +322,47 @@ Savable savable_values(const Slice& slice, const Anatomy::Block& block, OpPrices
   return savable;
 }
 
-std::vector<uint32_t> promising_subsets(const Slice& slice, const Savable& savable, size_t limit,
-                                        OpPrices& prices) {
+std::vector<Subset> promising_subsets(const Slice& slice, const Savable& savable, size_t limit,
+                                      OpPrices& prices) {
   require(savable.items.size() <= kMostItems, "planner: {} items of a block", savable.items.size());
   const uint32_t all = (uint32_t{1} << savable.items.size()) - 1;
   Estimator estimate(slice, savable, prices);
   std::vector<Estimate> estimates;
-  for (uint32_t kept = 0; kept <= all; ++kept) estimates.push_back(estimate(kept));
-  std::set<uint32_t> chosen = {0, all};
-  const auto choose = [&](const std::vector<Estimate>& best) {
-    for (const Estimate& each : best) chosen.insert(each.kept);
-  };
-  if (estimates.size() <= limit) {
-    choose(estimates);
-    return {chosen.begin(), chosen.end()};
+  for (uint32_t kept = 0; kept <= all; ++kept) estimates.push_back(estimate({.kept = kept}));
+  std::set<Subset> chosen = {Subset{.kept = 0}, Subset{.kept = all}};
+  choose_best(estimates, savable, limit, chosen);
+  return {chosen.begin(), chosen.end()};
+}
+
+std::vector<Subset> promising_compressions(const Slice& slice, const Savable& savable,
+                                           const std::vector<Subset>& exact, size_t limit, OpPrices& prices) {
+  // Fewest seconds for each byte first.
+  uint32_t mask = 0;
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t item = 0; item < savable.items.size(); ++item) {
+    const Item& of = savable.items[item];
+    if (of.code_bytes.value == 0 || of.code_bytes >= of.bytes) continue;
+    order.emplace_back(
+        (of.encode_seconds + of.decode_seconds) / static_cast<double>((of.bytes - of.code_bytes).value),
+        item);
+    mask |= uint32_t{1} << item;
   }
-  // The widest doubt about the working set that there is room for.
-  Bytes largest{0};
-  for (const Item& item : savable.items) largest = std::max(largest, item.bytes);
-  std::vector<Estimate> best;
-  for (int64_t share : {2, 4, 8, 16, 32, 64}) {
-    best = best_of(estimates, largest.value / share);
-    if (best.size() <= limit) break;
-  }
-  if (best.size() > limit) best = best_of(estimates, 0);
-  if (best.size() <= limit) {
-    choose(best);
-    return {chosen.begin(), chosen.end()};
-  }
-  for (int power = -40; power <= 40; ++power) {
-    const double price = std::exp2(0.5 * power) * 1e-10;  // seconds per byte
-    const auto total = [&](const Estimate& each) {
-      return each.seconds + price * static_cast<double>(each.saved);
-    };
-    chosen.insert(std::min_element(best.begin(), best.end(), [&](const Estimate& a, const Estimate& b) {
-                    return total(a) < total(b);
-                  })->kept);
-  }
-  for (size_t index = 0; index < limit; ++index) chosen.insert(best[index * best.size() / limit].kept);
+  std::sort(order.begin(), order.end());
+  Estimator estimate(slice, savable, prices);
+  std::vector<Estimate> estimates;
+  const uint32_t all = (uint32_t{1} << savable.items.size()) - 1;
+  for (uint32_t some = mask; some != 0; some = (some - 1) & mask)
+    estimates.push_back(estimate({.kept = all ^ some, .compressed = some}));
+  for (Subset subset : exact)
+    for (const auto& [seconds, item] : order) {
+      const uint32_t bit = uint32_t{1} << item;
+      if ((subset.kept & bit) == 0) continue;
+      subset.kept ^= bit;
+      subset.compressed |= bit;
+      estimates.push_back(estimate(subset));
+    }
+  std::set<Subset> chosen;
+  choose_best(estimates, savable, limit, chosen);
   return {chosen.begin(), chosen.end()};
 }
 

@@ -37,6 +37,9 @@ std::span<const AllowanceInfo> allowances() {
       AllowanceInfo{Allowance::kNoMasterWeights, "no_master_weights",
                     "bf16 weights lose the low 16 bits of their fp32 masters: every update is rounded, up or down at random "
                     "(needed for master_weights none also where it is named)"},
+      AllowanceInfo{Allowance::kFp8Activations, "fp8_activations",
+                    "what blocks hold for the backward may be rounded to 8-bit numbers (e4m3, a scale for each 128), which changes "
+                    "gradients, not the loss of given weights"},
   };
   return kAllowances;
 }

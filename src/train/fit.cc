@@ -179,6 +179,9 @@ void fit_to_budget(Prepared& run) {
   run.summary.chosen = chosen_of(run.asked, variants[chosen]);
   run.summary.chosen.because =
       run.summary.fits && nothing_fits ? "it is the smallest that is allowed" : because;
+  if (needs_budget(policy) && std::any_of(run.summary.blocks.begin(), run.summary.blocks.end(),
+                                          [](const auto& block) { return block.compressed > Bytes(); }))
+    run.summary.chosen.forms.emplace_back("fp8_activations");
 }
 
 void require_budget_allowed(const Prepared& run) {

@@ -98,6 +98,10 @@ void compile_forms(const Prepared& run, const Target& target) {
   for (const RunVariant& variant : variants_of(run.options))
     if (variant.forms.size() == 1)
       compile(run.model, compile_options(variant.options, run.model, run.kind, run.evaluates), target);
+  if (!run.options.allow.contains(Allowance::kFp8Activations)) return;
+  CompileOptions compressed = compile_options(run.options, run.model, run.kind, run.evaluates);
+  compressed.recompute = {.kind = RecomputePolicy::Kind::kCompress};
+  compile(run.model, compressed, target);
 }
 
 // Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
@@ -173,6 +177,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
                        .max_grad_norm = options.max_grad_norm,
                        .moments = options.moments,
                        .bf16_gradients = options.gradients == DType::kBF16};
+  compile.compress_activations = options.allow.contains(Allowance::kFp8Activations);
   compile.update_placement = options.update_placement.value_or(UpdatePlacement::kAfter);
   compile.master_weights = options.master_weights;
   compile.train = kind == RunKind::kTrain;

@@ -13,6 +13,7 @@ void append_product_cases(std::vector<OpCase>& cases);
 void append_norm_cases(std::vector<OpCase>& cases);
 void append_attention_cases(std::vector<OpCase>& cases);
 void append_head_cases(std::vector<OpCase>& cases);
+void append_fp8_cases(std::vector<OpCase>& cases);
 void append_update_cases(std::vector<OpCase>& cases);
 
 // Families that speed_cases uses at the shapes of a model.
@@ -41,5 +42,7 @@ OpCase attention_case(std::string name, const AttentionShape& shape, std::vector
                       bool fused);
 OpCase head_case(std::string name, int64_t samples, int64_t positions, int64_t channels, int64_t vocabulary,
                  int64_t chunk, Values targets);
+
+OpCase fp8_case(std::string name, Shape shape, const std::string& format, DType activation, Values values);
 
 }  // namespace snug::conformance

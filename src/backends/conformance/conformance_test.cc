@@ -12,6 +12,7 @@
 #include <set>
 
 #include "backends/conformance/case_runner.h"
+#include "backends/cpu/fp8.h"
 
 namespace snug::conformance {
 namespace {
@@ -272,7 +273,7 @@ TEST(Table, EveryFastKernelHasAReference) {
   for (const cpu::KernelEntry& entry : cpu::reference_kernels()) referenced.insert(entry.op);
   for (std::span<const cpu::KernelEntry> entries :
        {cpu::product_kernels(), cpu::attention_kernels(), cpu::head_kernels(), cpu::elementwise_kernels(),
-        cpu::norm_kernels(), cpu::update_kernels()})
+        cpu::norm_kernels(), cpu::fp8_kernels(), cpu::update_kernels()})
     for (const cpu::KernelEntry& entry : entries) EXPECT_TRUE(referenced.contains(entry.op)) << entry.op;
 }
 

@@ -29,6 +29,7 @@ std::vector<OpCase> op_cases() {
   append_norm_cases(cases);
   append_attention_cases(cases);
   append_head_cases(cases);
+  append_fp8_cases(cases);
   append_update_cases(cases);
   return cases;
 }
@@ -52,6 +53,8 @@ std::vector<OpCase> speed_cases() {
       attention_case("attention_gpt2", gpt2, {0}, false),
       attention_case("attention_llama", llama, {0}, false),
       head_case("head", 1, 1024, 768, 50257, 1024, {.kind = Values::Kind::kTargets, .bound = 50257}),
+      fp8_case("fp8_e4m3_f32", {1, 1024, 3072}, "e4m3", DType::kF32, {}),
+      fp8_case("fp8_e4m3_bf16", {1, 1024, 3072}, "e4m3", DType::kBF16, {}),
       adamw_case("adamw", {768, 3072}, AdamwWeight::kWhole),
       adamw_case("adamw_narrow", {768, 3072}, AdamwWeight::kNarrow),
       adamw_case("adamw_split", {768, 3072}, AdamwWeight::kSplit),

@@ -167,6 +167,17 @@ void shrink_elements(CostSample& sample, const ElementsRule& rule) {
   }
 }
 
+// fp8_encode and fp8_decode: fewer blocks, whatever the shape.
+void shrink_blocks(CostSample& sample) {
+  const int64_t block = sample.attributes.integer("block"), all = sample.inputs.at(0).shape.elements();
+  const double element_bytes = bytes_of(sample) / static_cast<double>(all);
+  const int64_t wanted = pick(all, static_cast<double>(kTrafficBytes) / element_bytes, 4096);
+  const int64_t picked = std::min(all, ceil_div(wanted, block) * block);
+  for (auto* operands : {&sample.inputs, &sample.outputs})
+    for (OperandType& type : *operands)
+      type.shape = Shape{type.shape.elements() == all ? picked : ceil_div(picked, block)};
+}
+
 // q, k, v (…) by heads and samples: tasks of (sample, kv head) are handed to threads one at a time.
 void shrink_attention(CostSample& sample, const Machine& machine) {
   const int64_t heads = sample.attributes.integer("heads"), kv_heads = sample.attributes.integer("kv_heads");
@@ -288,6 +299,9 @@ CostSample cost_sample(const OpQuery& query, const OpCost& cost, const Dispatch&
   } else if (const auto* elements = find_rule(kElementsRules, query.op); elements != kElementsRules.end()) {
     sample.known = true;
     shrink_elements(sample, *elements);
+  } else if (query.op == "fp8_encode" || query.op == "fp8_decode") {
+    sample.known = true;
+    shrink_blocks(sample);
   } else if (query.op.starts_with("attention")) {
     sample.known = true;
     by_work = false;

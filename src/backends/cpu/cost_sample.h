@@ -6,6 +6,7 @@
 //   attention                      fewer samples, then fewer heads; positions stay
 //   head                           one chunk of rows or less, and a part of the vocabulary
 //   update                         a part of the elements, whatever the parameter's shape
+//   fp8_encode, fp8_decode         a part of the blocks, whatever the shape
 //
 // Kernel, threads, row lengths and leading dimensions stay what they are, except the head's vocabulary and attention's heads.
 // Sizes follow from the operation and the machine's rates alone, in powers of two: so operations that differ in batch share a sample.

@@ -72,6 +72,10 @@ std::vector<CostSample> all_kinds(DType a) {
       sample_of("head_loss_gradient", {x(C), table, index, one}, {one, x(C), f32({V, C})},
                 {{"chunk", int64_t{4}}, {"dweight", int64_t{1}}, {"accumulate", int64_t{0}}}),
       sample_of("narrow_gradient", {f32({C, F})}, {{DType::kBF16, {C, F}}}, {}),
+      sample_of("fp8_encode", {x(F)}, {{DType::kU8, x(F).shape}, f32({ceil_div(x(F).shape.elements(), 128)})},
+                {{"block", int64_t{128}}, {"format", "e4m3"}}),
+      sample_of("fp8_decode", {{DType::kU8, x(F).shape}, f32({ceil_div(x(F).shape.elements(), 128)})}, {x(F)},
+                {{"block", int64_t{128}}, {"format", "e4m3"}, {"out", std::string(dtype_name(a))}}),
       sample_of("sum_squares", {x(F)}, {sum}, {}),
       sample_of("update_control", {four, sum, sum}, {four}, {{"max_grad_norm", 1.0}}),
   };

@@ -1,5 +1,6 @@
 #include "backends/cpu/kernel_list.h"
 
+#include "backends/cpu/fp8.h"
 #include "base/errors.h"
 
 namespace snug::cpu {
@@ -8,7 +9,7 @@ std::vector<KernelOption> kernel_options(const OpQuery& query, const Dispatch& d
   std::vector<KernelOption> options;
   for (std::span<const KernelEntry> entries :
        {product_kernels(), attention_kernels(), head_kernels(), elementwise_kernels(), norm_kernels(),
-        update_kernels(), reference_kernels()})
+        fp8_kernels(), update_kernels(), reference_kernels()})
     for (const KernelEntry& entry : entries)
       if (entry.op == query.op) options.push_back({&entry, entry.refusal(query, dispatch)});
   return options;

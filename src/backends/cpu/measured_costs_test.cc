@@ -161,6 +161,27 @@ TEST(CostSample, OfAnUpdateWithMomentsIn8BitsKeepsAScaleABlock) {
   EXPECT_EQ(large.outputs[4].shape, large.inputs[6].shape);
 }
 
+TEST(CostSample, OfEightBitNumbersIsWholeBlocks) {
+  const OperandType x{DType::kBF16, {4, 4096, 3072}}, codes{DType::kU8, {4, 4096, 3072}},
+      scales{DType::kF32, {4 * 4096 * 24}};
+  const CostSample sample =
+      Operation{"fp8_encode", {x}, {codes, scales}, {{"block", int64_t{128}}, {"format", "e4m3"}}}.sample();
+  EXPECT_TRUE(sample.known);
+  EXPECT_EQ(sample.inputs[0].shape, (Shape{int64_t{1} << 23}));  // 3.03 bytes each fill 32 MiB
+  EXPECT_EQ(sample.outputs[0].shape, (Shape{int64_t{1} << 23}));
+  EXPECT_EQ(sample.outputs[1].shape, (Shape{int64_t{1} << 16}));
+  EXPECT_NEAR(sample.factor, 6, 1e-9);
+  const CostSample few =
+      Operation{"fp8_decode",
+                {{DType::kU8, {3, 100}}, {DType::kF32, {3}}},
+                {{DType::kF32, {3, 100}}},
+                {{"block", int64_t{128}}, {"format", "e4m3"}, {"out", "f32"}}}
+          .sample();
+  EXPECT_EQ(few.inputs[0].shape, (Shape{300}));
+  EXPECT_EQ(few.inputs[1].shape, (Shape{3}));
+  EXPECT_EQ(few.factor, 1);
+}
+
 TEST(CostSample, OfAnUnknownOperationIsNotTimed) {
   const Operation other{"attend_elsewhere", {{DType::kF32, {8}}}, {{DType::kF32, {8}}}, {}};
   EXPECT_FALSE(other.sample().known);

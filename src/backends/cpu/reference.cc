@@ -1,5 +1,7 @@
 #include "backends/cpu/reference.h"
 
+#include "backends/cpu/fp8.h"
+
 namespace snug::cpu {
 
 std::span<const KernelEntry> reference_kernels() {
@@ -7,7 +9,7 @@ std::span<const KernelEntry> reference_kernels() {
     std::vector<KernelEntry> entries;
     for (std::span<const KernelEntry> family :
          {reference::elementwise_entries(), reference::product_entries(), reference::norm_entries(),
-          reference::attention_entries(), reference::head_entries(), reference::update_entries()})
+          reference::attention_entries(), reference::head_entries(), reference::fp8_entries(), reference::update_entries()})
       entries.insert(entries.end(), family.begin(), family.end());
     return entries;
   }();
