@@ -23,7 +23,7 @@ bool plans_micro_batch(const RunOptions& options);
 int64_t global_batch(const RunOptions& options);
 
 // The micro-batches among which the planner chooses, rising: divisors of the global batch; all of it alone where the update is to stand in
-// the backward, which no accumulation goes with.
+// the backward or gradients are to be bf16, which no accumulation goes with.
 std::vector<int64_t> open_micro_batches(const RunOptions& options);
 
 // `options` with that micro-batch, a divisor of the global batch, and the accumulation that belongs to it.

@@ -15,13 +15,29 @@ constexpr int64_t kFewestHeadRows = 64;
 struct Form {
   Allowance allowance;
   // Of forms with one subject at most one is taken; the last one needs the fewest bytes.
-  enum class Subject : uint8_t {} subject;
+  enum class Subject : uint8_t { kMoments, kGradients, kMasters } subject;
   bool (*applies)(const RunOptions&);  // to a run that has not taken the form yet
   void (*apply)(RunOptions&);
 };
 
 const std::vector<Form>& all_forms() {
-  static const std::vector<Form> kForms = {};
+  using Subject = Form::Subject;
+  static const std::vector<Form> kForms = {
+      {Allowance::kBF16Optimizer, Subject::kMoments,
+       [](const RunOptions& o) { return o.moments == Moments::kF32; },
+       [](RunOptions& o) { o.moments = Moments::kBF16; }},
+      {Allowance::k8BitOptimizer, Subject::kMoments,
+       [](const RunOptions& o) { return o.moments != Moments::kEightBit; },
+       [](RunOptions& o) { o.moments = Moments::kEightBit; }},
+      {Allowance::kBF16Gradients, Subject::kGradients,
+       [](const RunOptions& o) { return o.gradients == DType::kF32 && o.gradient_accumulation_steps == 1; },
+       [](RunOptions& o) { o.gradients = DType::kBF16; }},
+      {Allowance::kNoMasterWeights, Subject::kMasters,
+       [](const RunOptions& o) {
+         return o.precision == Precision::kBF16 && o.master_weights != MasterWeights::kNone;
+       },
+       [](RunOptions& o) { o.master_weights = MasterWeights::kNone; }},
+  };
   return kForms;
 }
 

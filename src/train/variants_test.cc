@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "train/batch.h"
 
 namespace snug {
@@ -54,6 +56,46 @@ TEST(Variants, ReassociationOpensTheRowsOfTheHeadDownTo64) {
   EXPECT_THAT(chunks, testing::ElementsAre(0, 128, 64)) << "256 rows are one chunk already";
   options.head_chunk_rows = 96;
   EXPECT_EQ(variants_of(options).size(), 1u);
+}
+
+// Every set of forms that go together once for each place of the update; the exact run first, then by how many forms there are.
+TEST(Variants, FormsThatAreAllowedAreTriedInEveryCombination) {
+  RunOptions options = run_of(8, 1);
+  options.precision = Precision::kBF16;
+  options.allow = {Allowance::kBF16Optimizer, Allowance::k8BitOptimizer, Allowance::kBF16Gradients,
+                   Allowance::kNoMasterWeights};
+  const std::vector<RunVariant> variants = variants_of(options);
+  ASSERT_EQ(variants.size(), 2u * 3u * 2u * 2u)
+      << "moments in one of three forms, gradients and masters in one of two";
+  EXPECT_TRUE(variants.front().forms.empty());
+  EXPECT_EQ(variants.front().options.moments, Moments::kF32);
+  size_t forms = 0;
+  std::set<Allowed> smallest, all;
+  for (const RunVariant& variant : variants) {
+    EXPECT_GE(variant.forms.size(), forms);
+    forms = variant.forms.size();
+    all.insert(variant.forms);
+    if (variant.may_be_smallest) smallest.insert(variant.forms);
+    EXPECT_EQ(variant.options.moments == Moments::kEightBit,
+              variant.forms.contains(Allowance::k8BitOptimizer));
+    EXPECT_EQ(variant.options.moments == Moments::kBF16, variant.forms.contains(Allowance::kBF16Optimizer));
+    EXPECT_EQ(variant.options.gradients == DType::kBF16, variant.forms.contains(Allowance::kBF16Gradients));
+    EXPECT_EQ(variant.options.master_weights == MasterWeights::kNone,
+              variant.forms.contains(Allowance::kNoMasterWeights));
+  }
+  EXPECT_EQ(all.size(), 12u);
+  EXPECT_EQ(smallest,
+            (std::set<Allowed>{
+                {}, {Allowance::k8BitOptimizer, Allowance::kBF16Gradients, Allowance::kNoMasterWeights}}));
+}
+
+TEST(Variants, FormsThatDoNotApplyAreLeftOut) {
+  RunOptions options = run_of(8, 2);  // sums over micro-steps are fp32, and so is the weight its own master
+  options.allow = {Allowance::kBF16Gradients, Allowance::kNoMasterWeights};
+  EXPECT_EQ(variants_of(options).size(), 1u);
+  options.allow = {Allowance::k8BitOptimizer};
+  options.moments = Moments::kEightBit;
+  EXPECT_EQ(variants_of(options).size(), 1u) << "it is so already";
 }
 
 }  // namespace

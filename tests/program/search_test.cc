@@ -209,5 +209,56 @@ TEST_F(Search, EveryOptionIsShownWithWhatItWouldChange) {
               AllOf(HasSubstr("What one more option would change"), HasSubstr("\n  --precision bf16 ")));
 }
 
+// A19: an option that does nothing here is seen to do nothing; one that does is seen to the byte.
+TEST_F(Search, FormsOfTheOptimizerAreShownWithTheirEffect) {
+  const auto row_of = [&](const std::string& option) {
+    for (const Json& row : plan({"--memory", "1GiB", "--per_device_train_batch_size", "2"})["alternatives"])
+      if (row["option"] == option) return row;
+    ADD_FAILURE() << option;
+    return Json();
+  };
+  // Every tensor is smaller than 4,096 elements, so all moments stay fp32.
+  model_ = make_model(here_ / "small",
+                      gpt2_json({.blocks = 2, .width = 12, .heads = 2, .positions = 64, .vocabulary = 257}));
+  EXPECT_EQ(row_of("--allow 8bit_optimizer")["terms"], Json::object());
+  const ProgramEnd end =
+      run({"plan", "--costs", "roofline"}, {"--memory", "1GiB", "--per_device_train_batch_size", "2"});
+  EXPECT_THAT(end.out, HasSubstr("no term changes"));
+  model_ = make_model(here_ / "large",
+                      gpt2_json({.blocks = 2, .width = 128, .heads = 2, .positions = 64, .vocabulary = 257}));
+  const Json row = row_of("--allow bf16_optimizer");
+  const double parameters =
+      plan({"--memory", "1GiB", "--per_device_train_batch_size", "2"})["parameters"].get<double>();
+  EXPECT_NEAR(row["terms"]["optimizer_state"].get<double>(), -4 * parameters, 0.2 * parameters)
+      << "norms and biases stay";
+}
+
+// What is allowed is taken where the exact run does not fit, and said; a refusal names the words that would help.
+TEST_F(Search, FormsThatAreAllowedAreTakenWhereTheyAreNeeded) {
+  model_ =
+      make_model(here_ / "model",
+                 gpt2_json({.blocks = 12, .width = 192, .heads = 4, .positions = 64, .vocabulary = 257}));
+  const std::vector<std::string> shape = {"--per_device_train_batch_size", "2", "--max_steps", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    return more;
+  };
+  const int64_t exact = plan(with({"--memory", "1GiB"}))["smallest_budget_bytes"].get<int64_t>();
+  const std::string budget = std::to_string(exact - (12 << 20));
+  const ProgramEnd refused = run({"plan", "--costs", "roofline", "--memory", budget}, shape);
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("These would make it fit"), HasSubstr("  --allow bf16_optimizer "),
+                                 HasSubstr("  --allow 8bit_optimizer "), HasSubstr(" s/update")));
+  const ProgramEnd trained = run({"train", "--output_dir", here_ / "out", "--memory", budget, "--allow",
+                                  "bf16_optimizer,8bit_optimizer,bf16_gradients"},
+                                 shape);
+  ASSERT_EQ(trained.exit_code, kDone) << trained.err;
+  EXPECT_LE(trained.peak_resident_bytes, exact - (12 << 20));
+  const Json chosen = json_file(here_ / "out/plan.json")["chosen"];
+  EXPECT_FALSE(chosen["forms"].empty());
+  EXPECT_THAT(config("out"), AllOf(HasSubstr("optim: adamw_"), Not(HasSubstr("optim: adamw_torch"))));
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("(planned)"), HasSubstr("_optimizer")));
+}
+
 }  // namespace
 }  // namespace snug
