@@ -40,9 +40,13 @@ std::vector<Saving> savings_of(const RunOptions& asked) {
     savings.push_back({"--update_placement auto", {}, [](RunOptions& o) { o.update_placement.reset(); }});
   if (asked.precision == Precision::kF32)
     savings.push_back({"--precision bf16", {}, [](RunOptions& o) { o.precision = Precision::kBF16; }});
-  for (const AllowanceInfo& info : allowances()) {
-    if (asked.allow.contains(info.allowance)) continue;
-    const Allowance allowance = info.allowance;
+  // Other orders of sums last: they open many plans.
+  std::vector<Allowance> words;
+  for (const AllowanceInfo& info : allowances())
+    if (info.allowance != Allowance::kReassociation) words.push_back(info.allowance);
+  words.push_back(Allowance::kReassociation);
+  for (const Allowance allowance : words) {
+    if (asked.allow.contains(allowance)) continue;
     RunOptions changed = asked;
     changed.allow = {allowance};
     changed = with_micro_batch(changed, open_micro_batches(changed).back());
@@ -144,20 +148,24 @@ Bytes fixed_bytes(const Prepared& run) {
 
 std::vector<Change> changes_that_help(const Prepared& run) {
   if (run.kind != RunKind::kTrain) return {};
-  std::vector<std::pair<std::string, RunOptions>> candidates;
-  const std::vector<Saving> savings = savings_of(run.asked);
-  const auto add = [&](std::span<const Saving> some) {
-    candidates.emplace_back(description_of(run.asked, some), with_savings(run.asked, some));
-  };
-  for (const Saving& saving : savings) add({&saving, 1});
-  for (size_t count = 2; count <= savings.size(); ++count) add(std::span(savings).first(count));
-  if (fixed_bytes(run) <= run.budget && !plans_micro_batch(run.asked))
-    add_batches_and_lengths(run.asked, candidates);
-
   std::vector<Change> changes;
-  for (const auto& [description, options] : candidates) {
+  bool fits = false;
+  const auto add = [&](const std::string& description, const RunOptions& options) {
     Change change = change_to(run, description, options);
+    fits = fits || change.fits;
     if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
+  };
+  const std::vector<Saving> savings = savings_of(run.asked);
+  const auto add_savings = [&](std::span<const Saving> some) {
+    add(description_of(run.asked, some), with_savings(run.asked, some));
+  };
+  for (const Saving& saving : savings) add_savings({&saving, 1});
+  // Together only where none does alone, and no more of them than it takes.
+  for (size_t count = 2; count <= savings.size() && !fits; ++count) add_savings(std::span(savings).first(count));
+  if (fixed_bytes(run) <= run.budget && !plans_micro_batch(run.asked)) {
+    std::vector<std::pair<std::string, RunOptions>> candidates;
+    add_batches_and_lengths(run.asked, candidates);
+    for (const auto& [description, options] : candidates) add(description, options);
   }
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.fits != b.fits ? a.fits : a.fits ? a.step_seconds < b.step_seconds : a.peak < b.peak;

@@ -104,7 +104,10 @@ ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& optio
   const MicroBatch chosen = choose_micro_batch(
       run.model, sizes,
       [&](int64_t size) {
-        return compile_variants(variants_of(with_micro_batch(options, size)), run.model, run.evaluates);
+        // What lies between none and all of what is allowed would rarely change the size, and takes long.
+        std::vector<RunVariant> variants = variants_of(with_micro_batch(options, size));
+        std::erase_if(variants, [](const RunVariant& v) { return !v.forms.empty() && !v.may_be_smallest; });
+        return compile_variants(variants, run.model, run.evaluates);
       },
       run.backend->target(), arena_budget, options.recompute);
   return {with_micro_batch(options, chosen.size), chosen.fits};

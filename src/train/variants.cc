@@ -52,7 +52,7 @@ std::vector<int64_t> head_chunks_of(const RunOptions& options) {
   std::vector<int64_t> chunks{options.head_chunk_rows};
   if (options.head_chunk_rows != 0 || !options.allow.contains(Allowance::kReassociation)) return chunks;
   const int64_t rows = checked_mul(options.per_device_train_batch_size, options.max_length);
-  for (int64_t chunk = kHeadChunkRows / 2; chunk >= kFewestHeadRows; chunk /= 2)
+  for (int64_t chunk = kHeadChunkRows / 4; chunk >= kFewestHeadRows; chunk /= 4)
     if (chunk < rows) chunks.push_back(chunk);
   return chunks;
 }

@@ -53,7 +53,7 @@ TEST(Variants, ReassociationOpensTheRowsOfTheHeadDownTo64) {
     EXPECT_EQ(variant.forms.contains(Allowance::kReassociation), variant.options.head_chunk_rows != 0);
     EXPECT_EQ(variant.may_be_smallest, variant.options.head_chunk_rows == 64);
   }
-  EXPECT_THAT(chunks, testing::ElementsAre(0, 128, 64)) << "256 rows are one chunk already";
+  EXPECT_THAT(chunks, testing::ElementsAre(0, 64)) << "256 rows are one chunk already";
   options.head_chunk_rows = 96;
   EXPECT_EQ(variants_of(options).size(), 1u);
 }
