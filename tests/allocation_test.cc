@@ -183,7 +183,8 @@ INSTANTIATE_TEST_SUITE_P(Runs, Allocation,
                          testing::Values(Case{"gpt2", Precision::kF32, RecomputePolicy()},
                                          Case{"gpt2", Precision::kBF16, parse_recompute_policy("block")},
                                          Case{"llama", Precision::kF32, parse_recompute_policy("block")},
-                                         Case{"llama", Precision::kBF16, RecomputePolicy()}),
+                                         Case{"llama", Precision::kBF16, RecomputePolicy()},
+                                         Case{"gpt2", Precision::kF16, RecomputePolicy()}),
                          [](const auto& test) {
                            return fmt::format(
                                "{}_{}_{}", test.param.family, precision_name(test.param.precision),

@@ -287,7 +287,8 @@ INSTANTIATE_TEST_SUITE_P(Runs, Invariance,
                                          Base{"gpt2", Precision::kBF16, 1}, Base{"gpt2", Precision::kBF16, 3},
                                          Base{"llama", Precision::kF32, 1}, Base{"llama", Precision::kF32, 3},
                                          Base{"llama", Precision::kBF16, 1},
-                                         Base{"llama", Precision::kBF16, 3}),
+                                         Base{"llama", Precision::kBF16, 3},
+                                         Base{"gpt2", Precision::kF16, 3}, Base{"llama", Precision::kF16, 1}),
                          [](const auto& test) {
                            return fmt::format("{}_{}_{}", test.param.family,
                                               precision_name(test.param.precision), test.param.accumulation);

@@ -121,7 +121,8 @@ TEST_P(NonFinite, ASkippedUpdateLeavesNoTrace) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, NonFinite,
                          testing::Values(Case{"gpt2", Precision::kF32}, Case{"gpt2", Precision::kBF16},
-                                         Case{"llama", Precision::kF32}, Case{"llama", Precision::kBF16}),
+                                         Case{"llama", Precision::kF32}, Case{"llama", Precision::kBF16},
+                                         Case{"gpt2", Precision::kF16}, Case{"llama", Precision::kF16}),
                          [](const auto& test) {
                            return fmt::format("{}_{}", test.param.family,
                                               precision_name(test.param.precision));

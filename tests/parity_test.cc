@@ -18,6 +18,7 @@ constexpr double kNormTolerance = 1e-5;      // relative
 constexpr double kGradientTolerance = 1e-5;  // of the tensor's largest magnitude
 constexpr double kLogitTolerance = 1e-5;     // of the largest magnitude
 constexpr double kBf16LossTolerance = 1e-2;  // relative, against CPU autocast
+constexpr double kFp16LossTolerance = 2e-3;  // relative, against CPU autocast with a GradScaler
 // Of a weight after ten steps, absolute. A step moves a weight by up to the learning rate 1e-3 whatever its gradient's size, so
 // where a gradient is near zero its rounding shows.
 constexpr double kWeightTolerance = 5e-5;
@@ -155,6 +156,43 @@ TEST_P(Parity, Bf16LossesAreThoseOfAutocast) {
     differs = std::max(differs, relative_difference(loss, exact.at(static_cast<size_t>(step))));
   }
   EXPECT_GT(differs, 1e-6) << "bf16 gave float32's losses: nothing was rounded";
+}
+
+TEST_P(Parity, Fp16LossesAreThoseOfAutocastWithAGradScaler) {
+  const Fixture fixture(GetParam());
+  TrainingRun run(fixture.model(), fixture.weights(), setup(fixture, Precision::kF16));
+  const std::vector<double> losses = fixture.expected("fp16_losses"), exact = fixture.expected("losses");
+  double differs = 0;
+  for (int64_t step = 0; step < Fixture::kSteps; ++step) {
+    const Batch batch = fixture.step(step);
+    const UpdateResult result = run.update(std::span(&batch, 1), fixture.learning_rate());
+    EXPECT_EQ(result.control.applied, 1) << "step " << step;
+    EXPECT_LE(relative_difference(result.loss, losses.at(static_cast<size_t>(step))), kFp16LossTolerance)
+        << "step " << step << ": " << result.loss;
+    EXPECT_LE(relative_difference(result.control.norm, fixture.expected("grad_norms").at(static_cast<size_t>(step))), 5e-2)
+        << "step " << step << ": the norm is not that of unscaled gradients";
+    differs = std::max(differs, relative_difference(result.loss, exact.at(static_cast<size_t>(step))));
+  }
+  EXPECT_GT(differs, 1e-7) << "fp16 gave float32's losses: nothing was rounded";
+}
+
+// The same gradients whatever the scale; only what underflows differs.
+TEST_P(Parity, Fp16GradientsDoNotDependOnTheScale) {
+  const Fixture fixture(GetParam());
+  const auto train = [&](float scale) {
+    TrainingRun::Setup with_scale = setup(fixture, Precision::kF16);
+    with_scale.loss_scale = scale;
+    TrainingRun run(fixture.model(), fixture.weights(), with_scale);
+    std::vector<float> numbers;
+    for (int64_t step = 0; step < 3; ++step) {
+      const Batch batch = fixture.step(step);
+      const UpdateResult result = run.update(std::span(&batch, 1), fixture.learning_rate());
+      numbers.insert(numbers.end(), {static_cast<float>(result.loss), result.control.norm});
+    }
+    return numbers;
+  };
+  const std::vector<float> few = train(1024), many = train(8192);
+  for (size_t i = 0; i < few.size(); ++i) EXPECT_LE(relative_difference(few[i], many[i]), 2e-4) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Parity, testing::ValuesIn(fixture_names()),

@@ -15,7 +15,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& name : fixture_names())
-    for (Precision precision : {Precision::kF32, Precision::kBF16}) all.push_back({name, precision});
+    for (Precision precision : {Precision::kF32, Precision::kBF16, Precision::kF16}) all.push_back({name, precision});
   return all;
 }
 

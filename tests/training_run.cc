@@ -55,6 +55,7 @@ void TrainingRun::write_batch(const std::string& phase, const Batch& batch) {
 float TrainingRun::micro_step(const Batch& batch, float inverse_tokens, int64_t repetition) {
   write_batch("micro_step", batch);
   write_if_used<float>("micro_step/inverse_tokens", {inverse_tokens});
+  write_if_used<float>("micro_step/loss_scale", {setup_.loss_scale});
   executor_->run_phase("micro_step", repetition);
   return values("micro_step/loss").at(0);
 }
@@ -72,6 +73,7 @@ void TrainingRun::write_hyperparameters(float learning_rate, bool loss_is_finite
 
 Control TrainingRun::apply(float learning_rate, bool loss_is_finite) {
   write_hyperparameters(learning_rate, loss_is_finite);
+  write_if_used<float>("update/loss_scale", {setup_.loss_scale});
   executor_->run_phase("update");
   const std::vector<float> control = values("update/control");
   if (control.at(1) != 0) ++applied_updates_;

@@ -44,6 +44,7 @@ class TrainingRun {
     int threads = 2;
     std::function<void(Plan&)> rewrite = {};  // applied to the plan before it runs: another layout
     bool check_memory = false;                // with the canary attached (runtime/canary.h)
+    float loss_scale = 4096;                  // of fp16, always the same
   };
 
   // Compiles, binds and runs phase "load". `model` must outlive the run.
@@ -70,7 +71,7 @@ class TrainingRun {
   bool updates_in_backward() const { return plan().phase("update") == nullptr; }
   void write_hyperparameters(float learning_rate, bool loss_is_finite);
 
-  // A whole tensor of the plan as f32 (from f32 or bf16).
+  // A whole tensor of the plan as f32 (from f32, bf16 or f16).
   std::vector<float> values(std::string_view tensor);
   std::vector<std::byte> bytes(std::string_view tensor);
   // A parameter as it is trained and saved: its master weight where it has one.
@@ -100,9 +101,9 @@ class TrainingRun {
 Batch random_batch(int64_t batch, int64_t length, int64_t vocabulary, uint64_t seed, int64_t update = 0,
                    int64_t first_sample = 0);
 
-// "f32", "bf16": for names of tests.
+// "f32", "bf16", "f16": for names of tests.
 inline std::string precision_name(Precision precision) {
-  return precision == Precision::kF32 ? "f32" : "bf16";
+  return precision == Precision::kF32 ? "f32" : precision == Precision::kBF16 ? "bf16" : "f16";
 }
 
 // Layouts that use the same plan differently. Each keeps the rules of plan/check.h.

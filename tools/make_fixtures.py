@@ -212,7 +212,7 @@ def make_batches(seed, steps, batch, vocabulary):
 def supervised_loss(model, tokens, targets):
     """Sum over supervised tokens / their number in the batch, in float32 at least."""
     logits = model(input_ids=tokens, use_cache=False).logits
-    logits = logits.float() if logits.dtype == torch.bfloat16 else logits
+    logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
     total = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
     return total / (targets != IGNORED).sum(), logits
@@ -222,25 +222,30 @@ def decays(parameter):
     return parameter.dim() >= 2
 
 
-def train(model, tokens, targets, max_grad_norm, autocast=False):
-    """Ten AdamW steps; returns losses, gradient norms, first gradients, first logits; the model holds the final weights."""
+def train(model, tokens, targets, max_grad_norm, autocast=None):
+    """Ten AdamW steps; returns losses, gradient norms, first gradients, first logits; the model holds the final weights.
+
+    `autocast`: a type to run the forward in, float16 with a loss scale."""
     parameters = dict(model.named_parameters())
     groups = [
         {"params": [p for p in parameters.values() if decays(p)], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in parameters.values() if not decays(p)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPSILON, foreach=False, fused=False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4096.0, enabled=autocast == torch.float16)
     losses, norms, gradients, first_logits = [], [], None, None
     model.train()
     for step in range(tokens.shape[0]):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
             loss, logits = supervised_loss(model, tokens[step], targets[step])
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
         if step == 0:
             first_logits = logits[0, :4].detach().float().clone()
             gradients = {name: p.grad.detach().float().clone() for name, p in parameters.items()}
         norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), max_grad_norm).item())
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())
     return losses, norms, gradients, first_logits
@@ -278,12 +283,14 @@ def make(fixture, root):
     losses, norms, gradients, logits = train(trained, tokens, targets, fixture.max_grad_norm)
     exact = load(torch.float64)
     losses_f64, norms_f64, gradients_f64, _ = train(exact, tokens, targets, fixture.max_grad_norm)
-    bf16_losses, _, _, _ = train(load(torch.float32), tokens, targets, fixture.max_grad_norm, autocast=True)
+    bf16_losses, _, _, _ = train(load(torch.float32), tokens, targets, fixture.max_grad_norm, autocast=torch.bfloat16)
+    fp16_losses, _, _, _ = train(load(torch.float32), tokens, targets, fixture.max_grad_norm, autocast=torch.float16)
 
     expected = {
         "losses": torch.tensor(losses, dtype=torch.float64),
         "losses_f64": torch.tensor(losses_f64, dtype=torch.float64),
         "bf16_losses": torch.tensor(bf16_losses, dtype=torch.float64),
+        "fp16_losses": torch.tensor(fp16_losses, dtype=torch.float64),
         "grad_norms": torch.tensor(norms, dtype=torch.float64),
         "logits": logits,
     }

@@ -110,7 +110,7 @@ Json describe(const StepOptions& options, const Model& model, const cpu::CpuBack
       {"batch", options.batch},
       {"length", options.length},
       {"accumulation", options.accumulation},
-      {"precision", options.precision == Precision::kBF16 ? "bf16" : "fp32"},
+      {"precision", std::string(precision_word(options.precision))},
       {"recompute", options.smallest ? "optimal, smallest"
                     : options.memory ? fmt::format("optimal in {}", format_bytes(*options.memory))
                                      : to_string(options.recompute)},

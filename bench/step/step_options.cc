@@ -65,7 +65,8 @@ StepOptions parse_step_options(int count, char** arguments) {
           option, value, {{"system", HugePages::kSystem}, {"on", HugePages::kOn}, {"off", HugePages::kOff}});
     } else if (option == "--precision") {
       options.precision =
-          parse_choice<Precision>(option, value, {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}});
+          parse_choice<Precision>(option, value,
+                                  {{"fp32", Precision::kF32}, {"bf16", Precision::kBF16}, {"fp16", Precision::kF16}});
     } else if (option == "--memory") {
       options.smallest = value == "smallest";
       if (!options.smallest) options.memory = parse_bytes(value);
@@ -86,7 +87,7 @@ StepOptions parse_step_options(int count, char** arguments) {
 
 std::string step_usage() {
   return "usage: snug_bench_step [--model gpt2|smollm2|tiny] [--blocks N] [--batch 4] [--length 1024] "
-         "[--precision fp32|bf16]\n"
+         "[--precision fp32|bf16|fp16]\n"
          "                       [--recompute none|block|uniform:K|selective:LIST | --memory SIZE|smallest]\n"
          "                       [--accumulation 1] [--update_placement after|in_backward] [--max_grad_norm "
          "1]\n"

@@ -9,6 +9,7 @@
 #include "observe/process_memory.h"
 #include "observe/reserve.h"
 #include "train/costs.h"
+#include "train/loss_scale.h"
 
 namespace snug::bench {
 namespace {
@@ -76,6 +77,12 @@ Updates::Updates(const StepOptions& options, const Model& model, Executor& execu
       batch_(random_batch(options.batch, options.length, model.vocabulary)),
       accumulation_(options.accumulation) {}
 
+void Updates::write_loss_scale(std::string_view phase) {
+  constexpr auto kScale = static_cast<float>(LossScale::kFirst);
+  if (const PlanTensorId scale = phase_tensor(executor_, phase, "loss_scale"); scale.valid())
+    executor_.write_input(scale, std::as_bytes(std::span(&kScale, 1)));
+}
+
 double Updates::run() {
   const float inverse_tokens = 1.0f / static_cast<float>(tokens());
   const double count = static_cast<double>(++updates_);
@@ -87,6 +94,7 @@ double Updates::run() {
   double sum = 0;
   for (int64_t step = 0; step < accumulation_; ++step) {
     inputs_.write(executor_, batch_, inverse_tokens);
+    write_loss_scale("micro_step");
     if (updates_in_backward_) write_hyperparameters();
     executor_.run_phase("micro_step", step);
     float loss = 0;
@@ -96,6 +104,7 @@ double Updates::run() {
   require(std::isfinite(sum), "the loss of update {} is not finite", updates_);
   if (updates_in_backward_) return sum;
   write_hyperparameters();
+  write_loss_scale("update");
   executor_.run_phase("update");
   return sum;
 }

@@ -33,6 +33,9 @@ class Updates {
   double run();
 
  private:
+  // Of fp16, always the same.
+  void write_loss_scale(std::string_view phase);
+
   Executor& executor_;
   BatchInputs inputs_;
   PlanTensorId loss_;

@@ -356,14 +356,19 @@ std::vector<OptionInfo> make_options() {
       "precision", &RunOptions::precision,
       {{"fp32", Precision::kF32},
        {"bf16", Precision::kBF16},
+       {"fp16", Precision::kF16},
        {"float32", Precision::kF32},
-       {"bfloat16", Precision::kBF16}},
+       {"bfloat16", Precision::kBF16},
+       {"float16", Precision::kF16}},
       {.group = memory,
        .value = "TYPE",
        .commands = kModelCommands,
-       .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums."}));
+       .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums. "
+               "fp16: likewise, with a dynamic loss scale."}));
   add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
                 [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
+  add(shorthand("fp16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision fp16."},
+                [](RunOptions& o, bool on) { o.precision = on ? Precision::kF16 : Precision::kF32; }));
   {
     OptionInfo info{.group = memory,
                     .value = "POLICY",
@@ -416,16 +421,15 @@ std::vector<OptionInfo> make_options() {
                         .commands = kTraining,
                         .help = "Rows of logits that exist at a time in the head; another number is another order of sums. "
                                 "Default: 1024, or the planner's where --allow names reassociation."})));
-  add(choice<MasterWeights>(
+  add(choice<std::optional<MasterWeights>>(
       "master_weights", &RunOptions::master_weights,
-      {{"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}, {"none", MasterWeights::kNone}},
+      {{"auto", std::nullopt}, {"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}, {"none", MasterWeights::kNone}},
       {.group = memory,
        .value = "FORM",
        .commands = kTraining,
-       .help = "fp32 masters of bf16 weights. split: the 16 bits that each weight lacks (4 bytes together); "
-               "full: a whole fp32 beside it (6): the same bits. none: the bf16 weight alone (2), rounded "
-               "stochastically: needs "
-               "--allow no_master_weights."}));
+       .help = "fp32 masters of 16-bit weights. split: the 16 bits that a bf16 weight lacks (4 bytes together); "
+               "full: a whole fp32 beside it (6): the same bits. auto: split with bf16, full with fp16. none: the bf16 "
+               "weight alone (2), rounded stochastically: needs --allow no_master_weights."}));
   {
     OptionInfo info{.group = memory,
                     .value = "N",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -14,9 +15,14 @@
 
 namespace snug {
 
-// What weights and activations are stored in. bf16 keeps f32 master weights for training
-// (docs/operations.md).
-enum class Precision : uint8_t { kF32, kBF16 };
+// What weights and activations are stored in. bf16 and f16 keep f32 master weights for training (docs/operations.md); f16 has a loss
+// scale beside them (passes/scale_loss.h).
+enum class Precision : uint8_t { kF32, kBF16, kF16 };
+
+// "fp32", "bf16", "fp16": as users write it.
+constexpr std::string_view precision_word(Precision precision) {
+  return precision == Precision::kBF16 ? "bf16" : precision == Precision::kF16 ? "fp16" : "fp32";
+}
 
 // When parameters are updated. The numbers are the same.
 enum class UpdatePlacement : uint8_t {

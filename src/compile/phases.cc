@@ -1,9 +1,11 @@
 #include "compile/phases.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
 #include "ir/operations.h"
+#include "passes/scale_loss.h"
 
 namespace snug {
 
@@ -24,7 +26,9 @@ Graph load_graph(const std::vector<PlannedParameter>& parameters) {
     if (p.has_full_master()) {
       const TensorId master = add_master(graph, p);
       define("read_tensor", p.parameter + ".read", {}, {master}, {});
-      define("narrow_weight", p.parameter + ".narrow", {master}, {add_weight(graph, p)}, {});
+      Attributes narrow;
+      if (p.dtype == DType::kF16) narrow.set("out", "f16");
+      define("narrow_weight", p.parameter + ".narrow", {master}, {add_weight(graph, p)}, std::move(narrow));
     } else {
       std::vector<TensorId> stored{add_weight(graph, p)};
       if (p.has_split_master()) stored.push_back(add_master(graph, p));
@@ -48,6 +52,14 @@ Graph update_graph(const std::vector<PlannedParameter>& parameters, const Optimi
   const TensorId hyperparameters = add_hyperparameters(graph);
   std::vector<TensorId> gradients;
   std::vector<TensorId> control_inputs{hyperparameters};
+  Attributes control_attributes{{"max_grad_norm", optimizer.max_grad_norm}};
+  // Gradients of an f16 model come multiplied by the loss scale.
+  const bool scaled = std::any_of(parameters.begin(), parameters.end(),
+                                  [](const PlannedParameter& p) { return p.dtype == DType::kF16; });
+  if (scaled) {
+    control_inputs.push_back(add_loss_scale(graph));
+    control_attributes.set("scaled", int64_t{1});
+  }
   for (const PlannedParameter& p : parameters) {
     if (!p.trainable) continue;
     gradients.push_back(graph.add_tensor({.name = "d." + p.parameter,
@@ -60,7 +72,7 @@ Graph update_graph(const std::vector<PlannedParameter>& parameters, const Optimi
   }
   require(!gradients.empty(), "update: no parameter is trainable");
   const TensorId control = append(graph, "update_control", "update_control", std::move(control_inputs),
-                                  {{"max_grad_norm", optimizer.max_grad_norm}},
+                                  std::move(control_attributes),
                                   {.part = Part::kUpdate,
                                    .block = -1,
                                    .category = Category::kData,

@@ -14,7 +14,7 @@ namespace snug {
 Graph load_graph(const std::vector<PlannedParameter>& parameters);
 
 // Per trainable parameter, in order: sum_squares of the carried `d.<parameter>`, f32 or bf16; then update_control, then
-// adamw of each. Input `hyperparameters`, and `update_randomness` where something is rounded
+// adamw of each. Inputs `hyperparameters`, `loss_scale` where parameters are f16, and `update_randomness` where something is rounded
 // stochastically; results `control` and `moved.<parameter>`.
 Graph update_graph(const std::vector<PlannedParameter>& parameters, const OptimizerOptions& options);
 

@@ -20,6 +20,7 @@
 #include "passes/fuse.h"
 #include "passes/in_place.h"
 #include "passes/narrow_gradients.h"
+#include "passes/scale_loss.h"
 #include "passes/update_in_backward.h"
 #include "plan/check.h"
 
@@ -51,9 +52,15 @@ void check_options(const CompileOptions& options) {
         ExitCode::kUsage,
         "gradients bf16: found {} micro-steps an update, expected 1: sums over several are kept in fp32",
         options.accumulation);
-  if (options.train && options.master_weights == MasterWeights::kNone && options.precision == Precision::kF32)
+  if (options.train && options.master_weights == MasterWeights::kNone && options.precision != Precision::kBF16)
     throw_user(ExitCode::kUsage,
-               "master_weights none: found precision fp32, expected bf16: an fp32 weight is its own master");
+               "master_weights none: found precision {}, expected bf16: only a bf16 weight is trained without one",
+               precision_word(options.precision));
+  if (options.train && options.update_placement == UpdatePlacement::kInBackward &&
+      options.precision == Precision::kF16)
+    throw_user(ExitCode::kUsage,
+               "update_placement in_backward: found precision fp16, expected bf16 or fp32: a gradient that "
+               "overflows makes the whole update be skipped, which is known only behind the last");
   if (options.evaluate) at_least_one("eval_batch", options.eval_batch);
   if (options.train || options.evaluate) at_least_one("length", options.length);
   for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
@@ -99,7 +106,9 @@ std::vector<LaterPass> later_passes(const CompileOptions& options, bool trains) 
 }
 
 DType stored_type(const CompileOptions& options) {
-  return options.precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
+  return options.precision == Precision::kBF16  ? DType::kBF16
+         : options.precision == Precision::kF16 ? DType::kF16
+                                                : DType::kF32;
 }
 
 // The passes over one graph of the model, and why each stands where it does.
@@ -112,6 +121,8 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
   runner.run("cast", graph, [&](Graph& g) { return cast(g, stored_type(options)); });
   // Now the backward exists, and with it the knowledge of what is needed until when.
   if (trains) runner.run("differentiate", graph, differentiate);
+  // Behind the gradients that it multiplies; before their operations are copied or decomposed.
+  if (trains && options.precision == Precision::kF16) runner.run("scale_loss", graph, scale_loss);
   // Before anything is fused or shares storage: it clones forward operations, which must still be free of
   // both.
   if (trains)
@@ -165,6 +176,7 @@ Graph differentiated_micro_step(const Model& model, const CompileOptions& option
   Graph graph = build_forward(model, Purpose::kTrain, options.batch, options.length, options.head_chunk);
   cast(graph, stored_type(options));
   differentiate(graph);
+  if (options.precision == Precision::kF16) scale_loss(graph);
   return graph;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "backends/null/null_target.h"
@@ -263,6 +264,53 @@ TEST(Pipeline, Bf16KeepsMastersForTrainingOnly) {
   EXPECT_EQ(at_peak(evaluation, Category::kMasterWeights), Bytes(0));
   EXPECT_EQ(at_peak(evaluation, Category::kOptimizerState), Bytes(0));
   EXPECT_EQ(kinds(phase(evaluation, "load")).size(), model.parameters.size());
+}
+
+// Two bytes are two bytes: an fp16 plan is the bf16 plan with whole masters, but for the loss scale's two scalars.
+TEST(Pipeline, Fp16PlansAreBf16PlansWithWholeMasters) {
+  const Model model = small_gpt2(2, 64, 256, 0.1);
+  const auto bytes_by_category = [](const Compiled& compiled) {
+    std::map<std::string, int64_t> sums;
+    for (const PlanTensor& each : compiled.plan.tensors)
+      if (!each.name.ends_with("/loss_scale")) sums[each.category] += each.shape.bytes(each.dtype).value;
+    return sums;
+  };
+  for (const char* policy : {"none", "block"}) {
+    CompileOptions options = training(2, 64);
+    options.accumulation = 2;
+    options.evaluate = true;
+    options.generate_lengths = {16};
+    options.recompute = parse_recompute_policy(policy);
+    options.master_weights = MasterWeights::kFull;
+    options.precision = Precision::kBF16;
+    const Compiled bf16 = compile(model, options, NullTarget());
+    options.precision = Precision::kF16;
+    const Compiled fp16 = compile(model, options, NullTarget());
+    EXPECT_EQ(bytes_by_category(fp16), bytes_by_category(bf16)) << policy;
+    for (const Category category : {Category::kWeights, Category::kMasterWeights, Category::kGradients,
+                                    Category::kOptimizerState, Category::kActivations, Category::kScratch})
+      EXPECT_EQ(at_peak(fp16, category), at_peak(bf16, category)) << policy << " " << category_name(category);
+    EXPECT_LE(fp16.report.arena - bf16.report.arena, Bytes(128)) << policy;
+    // Asked for halves, an fp16 weight still has a whole master.
+    options.master_weights = MasterWeights::kSplit;
+    EXPECT_TRUE(compile(model, options, NullTarget()).plan == fp16.plan) << policy;
+    EXPECT_EQ(tensor(fp16, "micro_step/loss_scale")->shape, Shape{1});
+    EXPECT_EQ(tensor(fp16, "update/loss_scale")->shape, Shape{1});
+    EXPECT_EQ(tensor(fp16, "evaluate/loss_scale"), nullptr) << "evaluation makes no gradients";
+  }
+}
+
+TEST(Pipeline, Fp16IsNotUpdatedInsideTheBackward) {
+  CompileOptions options = training(2, 64);
+  options.precision = Precision::kF16;
+  options.update_placement = UpdatePlacement::kInBackward;
+  try {
+    compile(small_gpt2(1, 64, 256), options, NullTarget());
+    ADD_FAILURE() << "not refused";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), testing::HasSubstr("update_placement in_backward: found precision fp16"));
+  }
 }
 
 TEST(Pipeline, WeightDecayAppliesToMatricesOnly) {

@@ -46,15 +46,22 @@ void decompose_head_loss_gradient(Graph& graph, const Op& op) {
   const TensorId logits = piece(graph, op, "linear", op.name + ".logits", {x, w},
                                 {{"weight", "oi"}, {"bias", int64_t{0}}, {"out", "f32"}})[0];
   piece(graph, op, "cross_entropy", op.name, {logits, targets, inverse}, {}, {op.outputs.at(0)});
+  const bool scaled = op.attributes.integer_or("scaled", 0) == 1;
+  std::vector<TensorId> of_loss{logits, targets, inverse};
+  Attributes scale;
+  if (scaled) {
+    of_loss.push_back(op.inputs.at(4));
+    scale.set("scaled", int64_t{1});
+  }
   const TensorId d_logits =
-      piece(graph, op, "cross_entropy_backward", op.name + ".dlogits", {logits, targets, inverse}, {})[0];
+      piece(graph, op, "cross_entropy_backward", op.name + ".dlogits", std::move(of_loss), scale)[0];
   piece(graph, op, "linear_dx", op.name + ".dx", {d_logits, w}, {{"weight", "oi"}}, {op.outputs.at(1)});
   if (op.attributes.integer("dweight") == 0) return;
   Attributes attributes{{"weight", "oi"}, {"accumulate", op.attributes.integer("accumulate")}};
   if (op.attributes.has("overwrite_first"))
     attributes.set("overwrite_first", op.attributes.integer("overwrite_first"));
   std::vector<TensorId> inputs{x, d_logits};
-  if (op.inputs.size() > 4) inputs.push_back(op.inputs[4]);
+  if (op.attributes.integer("accumulate") == 1) inputs.push_back(op.inputs.back());
   piece(graph, op, "linear_dweight", op.name + ".dweight", std::move(inputs), std::move(attributes),
         {op.outputs.at(2)});
 }

@@ -58,6 +58,7 @@ state %norm_w : bf16[8] weights parameter=ln.weight trainable
 input %tokens : i32[2,6] data
 input %document_starts : i32[2,6] data
 input %inverse_tokens : f32[1] data
+input %loss_scale : f32[1] data
 input %randomness : u32[2,4] data
 carried %d.wte : f32[20,8] gradients
 carried %d.norm_w : f32[8] gradients
@@ -71,6 +72,8 @@ carried %lse : f32[2,4,6] activations
 carried %logits : f32[2,6,20] activations
 %loss : f32[1] activations, %d.x : bf16[2,6,8] activations, %d.wte.1 : f32[20,8] gradients = head_loss_gradient(%x, %wte, %tokens, %inverse_tokens, %d.wte) {accumulate=1, chunk=1024, dweight=1, overwrite_first=1} @backward name=loss.gradient alias=2:4
 %loss1 : f32[1] activations, %d.x1 : bf16[2,6,8] activations = head_loss_gradient(%x, %wte, %tokens, %inverse_tokens) {accumulate=0, chunk=1024, dweight=0} @backward name=frozen.gradient
+%loss2 : f32[1] activations, %d.x5 : bf16[2,6,8] activations = head_loss_gradient(%x, %wte, %tokens, %inverse_tokens, %loss_scale) {accumulate=0, chunk=1024, dweight=0, scaled=1} @backward name=scaled.gradient
+%d.logits1 : f32[2,6,20] activations = cross_entropy_backward(%logits, %tokens, %inverse_tokens, %loss_scale) {scaled=1} @backward name=scaled.logits
 %d.logits : f32[2,6,20] activations = cross_entropy_backward(%logits, %tokens, %inverse_tokens) @backward name=logits.gradient
 %d.x2 : bf16[2,6,8] activations = linear_dx(%d.logits, %wte) {weight=oi} @backward name=logits.dx
 %d.u : bf16[2,6,12] activations = linear_dx(%d.x2, %w_fc) {weight=oi} @backward name=proj.dx
@@ -98,6 +101,7 @@ state %wpe.low : u8[6,8,2] master_weights parameter=wpe.weight trainable decay
 state %wpe.m : f32[6,8] optimizer_state
 state %wpe.v : f32[6,8] optimizer_state
 input %hyperparameters : f32[4] data
+input %loss_scale : f32[1] data
 carried %d.wpe : f32[6,8] gradients
 carried %d.wte : f32[20,8] gradients
 carried %loss : f32[1] activations
@@ -122,6 +126,7 @@ carried %d.w16 : bf16[6,8] gradients
 %wpe.1 : bf16[6,8] weights, %wpe.m.1 : f32[6,8] optimizer_state, %wpe.v.1 : f32[6,8] optimizer_state, %wpe.moved : i32[1] data, %wpe.low.1 : u8[6,8,2] master_weights = adamw(%wpe, %wpe.m, %wpe.v, %d.wpe, %hyperparameters, %gate1, %wpe.low) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, split=1, weight_decay=0.01} @update name=wpe.adamw alias=0:0,1:1,2:2,4:6
 %w8.1 : f32[20,16] weights, %w8.m.1 : u8[20,16] optimizer_state, %w8.v.1 : u8[20,16] optimizer_state, %w8.moved : i32[1] data, %w8.m_scale.1 : f32[2] optimizer_state, %w8.v_scale.1 : f32[2] optimizer_state = adamw(%w8, %w8.m, %w8.v, %d.w8, %hyperparameters, %gate1, %w8.m_scale, %w8.v_scale) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, weight_decay=0.01} @update name=w8.adamw alias=0:0,1:1,2:2,4:6,5:7
 %w16.1 : bf16[6,8] weights, %w16.m.1 : bf16[6,8] optimizer_state, %w16.v.1 : bf16[6,8] optimizer_state, %w16.moved : i32[1] data = adamw(%w16, %w16.m, %w16.v, %d.w16, %hyperparameters, %gate1, %update_randomness) {beta1=0.9, beta2=0.999, eps=1e-08, narrow=0, rounding=stochastic, stream=-5, weight_decay=0.01} @update name=w16.adamw alias=0:0,1:1,2:2
+%control1 : f32[4] data = update_control(%hyperparameters, %loss_scale, %s) {max_grad_norm=1.0, scaled=1} @update name=control1
 results %control, %wte.moved
 )";
 
@@ -131,8 +136,12 @@ state %wte.master : f32[20,8] master_weights parameter=wte.weight trainable deca
 state %wte.m : f32[20,8] optimizer_state
 state %wte.v : u8[20,8] optimizer_state
 state %wte.v_scale : f32[1] optimizer_state
+state %head : f16[20,8] weights parameter=head.weight trainable decay
+state %head.master : f32[20,8] master_weights parameter=head.weight trainable decay
 state %wpe : bf16[6,8] weights parameter=wpe.weight trainable decay
 state %wpe.low : u8[6,8,2] master_weights parameter=wpe.weight trainable decay
+%head.master = read_tensor() @load name=head.read
+%head = narrow_weight(%head.master) {out=f16} @load name=head.narrow
 %wpe, %wpe.low = read_tensor() @load name=wpe.read
 %wte.master = read_tensor() @load name=wte.read
 %wte = narrow_weight(%wte.master) @load name=wte.narrow

@@ -26,8 +26,7 @@ const OperandType& OperandReader::take(std::string_view name) {
 
 const OperandType& OperandReader::floating(std::string_view name, int rank) {
   const OperandType& type = take(name);
-  const bool known = type.dtype == DType::kF32 || type.dtype == DType::kBF16 || type.dtype == DType::kF64;
-  expect(known, "operand {}: found {}, expected f32, bf16 or f64", name, type);
+  expect(is_floating(type.dtype), "operand {}: found {}, expected f32, bf16, f16 or f64", name, type);
   if (rank < 0)
     expect(type.shape.rank() >= 1, "operand {}: found {}, expected at least one dimension", name, type);
   else

@@ -21,7 +21,7 @@ class OperandReader {
   // Checks the attributes against the table's list for `kind`.
   OperandReader(std::string_view kind, const Attributes& attributes, std::span<const OperandType> inputs);
 
-  // The next operand: f32, bf16 or f64, of that rank (negative: any rank from 1).
+  // The next operand: f32, bf16, f16 or f64, of that rank (negative: any rank from 1).
   const OperandType& floating(std::string_view name, int rank = -1);
   // The next operand: of that element type and that shape, or of that rank.
   const OperandType& exactly(std::string_view name, DType dtype, const Shape& shape);

@@ -13,6 +13,7 @@ using Aliases = std::vector<AliasRule>;
 
 constexpr AttributeSpec kAccumulate{"accumulate", Type::kFlag};
 constexpr AttributeSpec kOverwriteFirst{"overwrite_first", Type::kFlag, false};
+constexpr AttributeSpec kScaled{"scaled", Type::kFlag, false};
 constexpr AttributeSpec kWeight{"weight", Type::kWord, true, "oi|io"};
 
 constexpr AttributeSpec kAccumulateAttributes[] = {kAccumulate, kOverwriteFirst};
@@ -26,7 +27,8 @@ constexpr AttributeSpec kAttentionAttributes[] = {{"heads", Type::kInteger},
                                                   {"stream", Type::kInteger, false}};
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", Type::kWord, true, "tanh|none"}};
 constexpr AttributeSpec kHeadAttributes[] = {
-    {"chunk", Type::kInteger}, {"dweight", Type::kFlag}, kAccumulate, kOverwriteFirst};
+    {"chunk", Type::kInteger}, {"dweight", Type::kFlag}, kAccumulate, kOverwriteFirst, kScaled};
+constexpr AttributeSpec kCrossEntropyAttributes[] = {kScaled};
 
 // Reads the accumulators, one per type, when accumulate=1.
 void read_accumulators(OperandReader& reader, const Attributes& attributes, const Types& gradients) {
@@ -233,6 +235,11 @@ Aliases swiglu_backward_aliases(const Attributes&, Inputs) {
   return {{0, 0, false}, {0, 1, false}, {1, 2, false}};
 }
 
+// What the loss's gradient is multiplied by, with scaled=1.
+void read_loss_scale(OperandReader& reader, const Attributes& attributes, DType type) {
+  if (attributes.integer_or("scaled", 0) == 1) reader.exactly("loss_scale", type, {1});
+}
+
 Types infer_head_loss_gradient(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("head_loss_gradient", attributes, inputs);
   reader.expect(attributes.integer("chunk") >= 1, "attribute chunk: found {}, expected rows from 1",
@@ -244,6 +251,7 @@ Types infer_head_loss_gradient(const Attributes& attributes, Inputs inputs) {
                 x.shape.last());
   reader.exactly("targets", DType::kI32, {x.shape.dim(0), x.shape.dim(1)});
   reader.exactly("inverse_tokens", wide(x.dtype), {1});
+  read_loss_scale(reader, attributes, wide(x.dtype));
   const bool dweight = attributes.integer("dweight") == 1;
   reader.expect(dweight || attributes.integer("accumulate") == 0, "accumulate=1: expected it with dweight=1");
   Types outputs{{wide(x.dtype), {1}}, x};
@@ -266,9 +274,10 @@ double head_loss_gradient_flops(const Attributes& attributes, Inputs inputs) {
 Types infer_cross_entropy_backward(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("cross_entropy_backward", attributes, inputs);
   const OperandType& logits = reader.floating("logits", 3);
-  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", logits);
+  reader.expect(logits.dtype == wide(logits.dtype), "operand logits: found {}, expected f32", logits);
   reader.exactly("targets", DType::kI32, {logits.shape.dim(0), logits.shape.dim(1)});
   reader.exactly("inverse_tokens", logits.dtype, {1});
+  read_loss_scale(reader, attributes, logits.dtype);
   reader.done();
   return {logits};
 }
@@ -296,7 +305,7 @@ const OperationInfo kBackward[] = {
     {"swiglu_backward", {}, infer_swiglu_backward, swiglu_backward_aliases, no_flops, nullptr, nullptr},
     {"head_loss_gradient", kHeadAttributes, infer_head_loss_gradient, head_loss_gradient_aliases,
      head_loss_gradient_flops, nullptr, decompose_head_loss_gradient},
-    {"cross_entropy_backward", {}, infer_cross_entropy_backward, may_first, no_flops, nullptr, nullptr},
+    {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first, no_flops, nullptr, nullptr},
 };
 
 }  // namespace

@@ -280,7 +280,7 @@ Types infer_head_loss(const Attributes& attributes, Inputs inputs) {
 Types infer_cross_entropy(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("cross_entropy", attributes, inputs);
   const OperandType& logits = reader.floating("logits", 3);
-  reader.expect(logits.dtype != DType::kBF16, "operand logits: found {}, expected f32", logits);
+  reader.expect(logits.dtype == wide(logits.dtype), "operand logits: found {}, expected f32", logits);
   reader.exactly("targets", DType::kI32, {logits.shape.dim(0), logits.shape.dim(1)});
   reader.exactly("inverse_tokens", logits.dtype, {1});
   reader.done();

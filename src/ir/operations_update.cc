@@ -2,6 +2,7 @@
 // product: all cost 0 FLOPs.
 #include "base/checked.h"
 #include "base/errors.h"
+#include "base/float16.h"
 #include "ir/operand_reader.h"
 #include "ir/operation_rules.h"
 
@@ -13,7 +14,8 @@ using Types = std::vector<OperandType>;
 using Inputs = std::span<const OperandType>;
 using Aliases = std::vector<AliasRule>;
 
-constexpr AttributeSpec kControlAttributes[] = {{"max_grad_norm", Type::kReal}};
+constexpr AttributeSpec kControlAttributes[] = {{"max_grad_norm", Type::kReal},
+                                                {"scaled", Type::kFlag, false}};
 constexpr AttributeSpec kGateAttributes[] = {
     {.name = "after", .type = Type::kWord, .choices = "nothing|gate|control"}};
 constexpr AttributeSpec kAdamwAttributes[] = {
@@ -25,6 +27,7 @@ constexpr AttributeSpec kAdamwAttributes[] = {
     {"split", Type::kFlag, false},
     {.name = "rounding", .type = Type::kWord, .required = false, .choices = "nearest|stochastic"},
     {"stream", Type::kInteger, false}};
+constexpr AttributeSpec kNarrowAttributes[] = {{"out", Type::kWord, false, "f16"}};
 constexpr AttributeSpec kWriteAttributes[] = {{"split", Type::kFlag, false}};
 constexpr AttributeSpec kFillAttributes[] = {{"value", Type::kReal}};
 
@@ -52,6 +55,7 @@ Types infer_update_control(const Attributes& attributes, Inputs inputs) {
   const double limit = attributes.real("max_grad_norm");
   reader.expect(limit >= 0, "attribute max_grad_norm: found {}, expected a number from 0", limit);
   reader.exactly("hyperparameters", DType::kF32, {4});
+  if (attributes.integer_or("scaled", 0) == 1) reader.exactly("loss_scale", DType::kF32, {1});
   do reader.exactly("s", DType::kF64, {1});
   while (reader.more());
   return {{DType::kF32, {4}}};
@@ -97,7 +101,12 @@ Types infer_adamw(const Attributes& attributes, Inputs inputs) {
   reader.exactly("control", DType::kF32, {4});
   const OperandType moment{moment_dtype, weight.shape};
   Types outputs{weight, moment, moment, {DType::kI32, {1}}};
-  if (narrow) outputs.push_back(reader.exactly("copy", DType::kBF16, weight.shape));
+  if (narrow) {
+    const OperandType& copy = reader.floating("copy");
+    reader.expect(is_half(copy.dtype) && copy.shape == weight.shape,
+                  "operand copy: found {}, expected bf16 or f16 in the shape of weight {}", copy, weight);
+    outputs.push_back(copy);
+  }
   if (split) outputs.push_back(read_low(reader, weight.shape));
   if (coded)
     for (std::string_view name : {"m_scale", "v_scale"})
@@ -137,7 +146,7 @@ Types infer_narrow_weight(const Attributes& attributes, Inputs inputs) {
   const OperandType& master = reader.floating("master");
   reader.expect(master.dtype == DType::kF32, "operand master: found {}, expected f32", master);
   reader.done();
-  return {{DType::kBF16, master.shape}};
+  return {{attributes.has("out") ? DType::kF16 : DType::kBF16, master.shape}};
 }
 
 Types infer_write_tensor(const Attributes& attributes, Inputs inputs) {
@@ -174,7 +183,7 @@ const OperationInfo kUpdate[] = {
      .gradient = nullptr,
      .decompose = nullptr,
      .outputs_given = true},
-    {"narrow_weight", {}, infer_narrow_weight, no_aliases, no_flops, nullptr, nullptr},
+    {"narrow_weight", kNarrowAttributes, infer_narrow_weight, no_aliases, no_flops, nullptr, nullptr},
     {.kind = "write_tensor",
      .attributes = kWriteAttributes,
      .infer = infer_write_tensor,

@@ -142,11 +142,11 @@ class Verifier {
     expect(op_->part == Part::kLoad, "it defines state in part load");
     for (TensorId id : op_->outputs)
       expect(graph_.tensor(id).storage == Storage::kState, "%{} is not a state", graph_.tensor(id).name);
-    const bool is_half = !found.empty() && found[0].dtype == DType::kBF16, narrows = by_host && is_half;
+    const bool is_bf16 = !found.empty() && found[0].dtype == DType::kBF16, narrows = by_host && is_bf16;
     expect(found.size() == 1 || (narrows && found.size() == 2), "it defines {} states", found.size());
-    expect(is_half || found[0].dtype == DType::kF32 || (!by_host && found[0].dtype == DType::kU8),
-           "%{} is {}, expected f32{} bf16{}", graph_.tensor(op_->outputs[0]).name, found[0],
-           by_host ? " or" : ",", by_host ? "" : " or u8");
+    expect(is_bf16 || found[0].dtype == DType::kF32 || found[0].dtype == (by_host ? DType::kF16 : DType::kU8),
+           "%{} is {}, expected f32, bf16 or {}", graph_.tensor(op_->outputs[0]).name, found[0],
+           by_host ? "f16" : "u8");
     if (found.size() == 1) return;
     std::vector<int64_t> halves = found[0].shape.dims();
     halves.push_back(2);

@@ -37,6 +37,10 @@ void MetricsWriter::write(const StepMetrics& row) {
   add("memory_rss_bytes", row.memory_rss_bytes);
   add("memory_peak_bytes", row.memory_peak_bytes);
   add("memory_planned_bytes", row.memory_planned_bytes);
+  if (row.loss_scale) {
+    add("loss_scale", *row.loss_scale);
+    add("loss_scale_good_updates", row.loss_scale_good_updates);
+  }
   end_row();
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,8 @@ struct StepMetrics {
   Bytes memory_rss_bytes;         // resident now
   Bytes memory_peak_bytes;        // VmHWM + VmPTE so far
   Bytes memory_planned_bytes;     // planned process peak
+  std::optional<double> loss_scale;       // after this update; fp16 only, as is the next
+  int64_t loss_scale_good_updates = 0;    // applied ones since it changed or an update was skipped
 };
 
 struct EvaluationMetrics {

@@ -65,6 +65,15 @@ TEST_F(MetricsTest, WritesEveryFieldInOrder) {
   EXPECT_EQ(parse_json(text(), "metrics")["loss"].get<double>(), 2.314);
 }
 
+TEST_F(MetricsTest, WritesTheLossScaleWhereThereIsOne) {
+  MetricsWriter writer(path(), false);
+  StepMetrics row = example();
+  row.loss_scale = 65536;
+  row.loss_scale_good_updates = 17;
+  writer.write(row);
+  EXPECT_TRUE(text().ends_with("\"memory_planned_bytes\":3000,\"loss_scale\":65536,\"loss_scale_good_updates\":17}\n")) << text();
+}
+
 TEST_F(MetricsTest, WritesNullForWhatIsNotFinite) {
   MetricsWriter writer(path(), false);
   StepMetrics row = example();

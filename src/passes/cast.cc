@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/float16.h"
 #include "ir/operations.h"
 
 namespace snug {
@@ -19,14 +20,13 @@ bool takes_out_f64(const OperationInfo& info) {
 }  // namespace
 
 bool cast(Graph& graph, DType type) {
-  require(type == DType::kF32 || type == DType::kBF16 || type == DType::kF64, "cast: no training in {}",
-          dtype_name(type));
+  require(is_floating(type), "cast: no training in {}", dtype_name(type));
   if (type == DType::kF32) return false;
 
   bool changed = false;
   for (Tensor& tensor : graph.tensors) {
     if (tensor.storage == Storage::kValue || tensor.dtype != DType::kF32) continue;
-    if (type == DType::kBF16 && tensor.category != Category::kWeights) continue;
+    if (is_half(type) && tensor.category != Category::kWeights) continue;
     tensor.dtype = type;
     changed = true;
   }

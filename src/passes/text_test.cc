@@ -31,6 +31,7 @@
 #include "passes/in_place.h"
 #include "passes/narrow_gradients.h"
 #include "passes/recompute.h"
+#include "passes/scale_loss.h"
 #include "passes/update_in_backward.h"
 
 namespace snug {
@@ -41,6 +42,7 @@ using Pass = std::function<bool(Graph&)>;
 const std::map<std::string, Pass> kPasses = {
     {"accumulate", accumulate},
     {"cast=bf16", [](Graph& graph) { return cast(graph, DType::kBF16); }},
+    {"cast=f16", [](Graph& graph) { return cast(graph, DType::kF16); }},
     {"cast=f32", [](Graph& graph) { return cast(graph, DType::kF32); }},
     {"cast=f64", [](Graph& graph) { return cast(graph, DType::kF64); }},
     {"decompose", decompose},
@@ -48,6 +50,7 @@ const std::map<std::string, Pass> kPasses = {
     {"fuse", fuse},
     {"in_place", in_place},
     {"narrow_gradients", narrow_gradients},
+    {"scale_loss", scale_loss},
     {"update_in_backward",
      [](Graph& graph) {
        return update_in_backward(graph, OptimizerOptions{.max_grad_norm = 0}, MasterWeights::kSplit);

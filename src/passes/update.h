@@ -29,7 +29,8 @@ struct OptimizerOptions {
   bool bf16_gradients = false;
 };
 
-// How the f32 master of a weight that is stored in bf16 is held. kFull and kSplit have the same numbers.
+// How the f32 master of a weight that is stored in bf16 is held. kFull and kSplit have the same numbers. An f16 weight is not the upper half of
+// its master, so its master is whole always.
 enum class MasterWeights : uint8_t {
   kFull,   // `master.<parameter>` f32 beside the weight: 6 bytes an element together
   kSplit,  // `low.<parameter>` u8(…,2), the 16 bits that the weight lacks: 4 bytes together
@@ -47,14 +48,16 @@ struct PlannedParameter {
   Moments moments = Moments::kF32;  // of this parameter: small ones keep f32
   bool bf16_gradients = false;
   // A trainable parameter that is not stored in f32 has a master, whole or split, or none at all.
-  bool has_full_master() const { return trainable && dtype != DType::kF32 && master == MasterWeights::kFull; }
+  bool has_full_master() const {
+    return trainable && (dtype == DType::kF16 || (dtype == DType::kBF16 && master == MasterWeights::kFull));
+  }
   bool has_split_master() const {
-    return trainable && dtype != DType::kF32 && master == MasterWeights::kSplit;
+    return trainable && dtype == DType::kBF16 && master == MasterWeights::kSplit;
   }
   bool has_narrow_gradient() const {
     return bf16_gradients && trainable && shape.rank() >= 2 && shape.elements() >= kSmallestCompressed;
   }
-  bool has_no_master() const { return trainable && dtype != DType::kF32 && master == MasterWeights::kNone; }
+  bool has_no_master() const { return trainable && dtype == DType::kBF16 && master == MasterWeights::kNone; }
 };
 
 // The parameters of a graph in the order of its tensors. `training` false: none is trainable, so none has a

@@ -36,9 +36,10 @@ std::vector<Saving> savings_of(const RunOptions& asked) {
     savings.push_back({"--recompute optimal", {}, [](RunOptions& o) {
                          o.recompute = {.kind = RecomputePolicy::Kind::kOptimal};
                        }});
-  if (asked.update_placement == UpdatePlacement::kAfter && asked.gradient_accumulation_steps == 1)
+  if (asked.update_placement == UpdatePlacement::kAfter && asked.gradient_accumulation_steps == 1 &&
+      asked.precision != Precision::kF16)
     savings.push_back({"--update_placement auto", {}, [](RunOptions& o) { o.update_placement.reset(); }});
-  if (asked.precision == Precision::kF32)
+  if (asked.precision != Precision::kBF16)
     savings.push_back({"--precision bf16", {}, [](RunOptions& o) { o.precision = Precision::kBF16; }});
   // Other orders of sums last: they open many plans.
   std::vector<Allowance> words;
@@ -196,7 +197,7 @@ std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
     rows.push_back(std::move(row));
   };
 
-  if (base.gradient_accumulation_steps == 1) {
+  if (base.gradient_accumulation_steps == 1 && base.precision != Precision::kF16) {
     const bool inside = run.options.update_placement == UpdatePlacement::kInBackward;
     RunOptions other = base, forced = run.options;
     other.update_placement = forced.update_placement =

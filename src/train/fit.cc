@@ -243,7 +243,7 @@ Frontier frontier_of(const Prepared& run) {
   frontier.title =
       fmt::format("{}, {} parameters, batch {} × {}, {}", run.model.family, parameter_count(run.model),
                   run.options.per_device_train_batch_size, run.options.max_length,
-                  run.options.precision == Precision::kBF16 ? "bf16" : "fp32");
+                  precision_word(run.options.precision));
   frontier.keep_all_seconds = search.unlimited_seconds();
   const auto add = [&](Bytes arena_budget) {
     const VariantPlan found = search.within(arena_budget, optimal);

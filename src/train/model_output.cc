@@ -42,7 +42,8 @@ void require_output_directory(const RunOptions& options, const ParameterFiles& f
   fs::remove(probe);
 }
 
-void write_model(const Prepared& run, const ParameterFiles& files, Executor& executor, const std::string& directory) {
+void write_model(const Prepared& run, const ParameterFiles& files, Executor& executor, const std::string& directory,
+                 const std::optional<LossScale>& loss_scale) {
   std::vector<std::pair<std::string, Json>> changes;
   if (run.options.save_dtype) {
     const Json word = dtype_word(file_dtype(*run.options.save_dtype));
@@ -53,14 +54,16 @@ void write_model(const Prepared& run, const ParameterFiles& files, Executor& exe
   run.directory.copy_side_files(directory);
   if (run.options.from_scratch && trains_on_text(run.options) && !fs::exists(fs::path(directory) / "tokenizer.json"))
     write_byte_tokenizer(directory, run.model.max_positions);
+  if (loss_scale) write_file((fs::path(directory) / kLossScaleFile).string(), loss_scale->state().dump(2) + "\n");
   save_weights(files, executor, directory);
 }
 
-std::string write_checkpoint(const Prepared& run, const ParameterFiles& files, Executor& executor, int64_t step) {
+std::string write_checkpoint(const Prepared& run, const ParameterFiles& files, Executor& executor, int64_t step,
+                             const std::optional<LossScale>& loss_scale) {
   std::string path = (fs::path(run.options.output_dir) / fmt::format("checkpoint-{}", step)).string();
   // An older checkpoint of the same name (overwrite_output_dir) goes only when the new one is about to appear.
   AtomicDirectory directory(fs::exists(path) ? path + ".new" : path);
-  write_model(run, files, executor, directory.path());
+  write_model(run, files, executor, directory.path(), loss_scale);
   directory.commit();
   if (directory.target() != path) {
     fs::remove_all(path);

@@ -34,7 +34,8 @@ bool is_text_run(const std::vector<std::string>& files) {
 void check_no_master_weights(const RunOptions& options) {
   if (options.precision != Precision::kBF16)
     throw_user(ExitCode::kUsage,
-               "master_weights none goes with precision bf16 alone: an fp32 weight is its own master");
+               "master_weights none goes with precision bf16 alone: an fp32 weight is its own master, and an fp16 weight has too short "
+               "a range for one");
   if (!options.allow.contains(Allowance::kNoMasterWeights))
     throw_user(ExitCode::kUsage,
                "master_weights none keeps 2 bytes of a weight where split keeps 4, and rounds each weight to "
@@ -60,6 +61,16 @@ void check_options(const RunOptions& options, RunKind kind) {
                options.gradient_accumulation_steps);
   if (kind == RunKind::kTrain && options.master_weights == MasterWeights::kNone)
     check_no_master_weights(options);
+  if (kind == RunKind::kTrain && options.precision == Precision::kF16) {
+    if (options.update_placement == UpdatePlacement::kInBackward)
+      throw_user(ExitCode::kUsage,
+                 "update_placement in_backward with precision fp16; expected after: a gradient that overflows makes the whole update "
+                 "be skipped, which is known only when all gradients are");
+    if (options.master_weights == MasterWeights::kSplit)
+      throw_user(ExitCode::kUsage,
+                 "master_weights split with precision fp16; expected full: a bf16 weight is the upper half of its fp32 master, an fp16 "
+                 "weight is not");
+  }
   if (kind == RunKind::kTrain && options.max_steps < 0 && options.num_train_epochs <= 0)
     throw_user(ExitCode::kUsage, "num_train_epochs is {}; expected a number above 0 (or set max_steps)",
                options.num_train_epochs);
@@ -179,7 +190,8 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
                        .bf16_gradients = options.gradients == DType::kBF16};
   compile.compress_activations = options.allow.contains(Allowance::kFp8Activations);
   compile.update_placement = options.update_placement.value_or(UpdatePlacement::kAfter);
-  compile.master_weights = options.master_weights;
+  compile.master_weights = options.master_weights.value_or(
+      options.precision == Precision::kF16 ? MasterWeights::kFull : MasterWeights::kSplit);
   compile.train = kind == RunKind::kTrain;
   compile.evaluate = evaluates;
   compile.save = kind == RunKind::kTrain;

@@ -69,7 +69,8 @@ struct RunOptions {
   Allowed allow;                                    // beyond exact choices
   std::optional<UpdatePlacement> update_placement;  // none: the planner chooses
   int64_t head_chunk_rows = 0;                      // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
-  MasterWeights master_weights = MasterWeights::kSplit;  // kNone: with bf16 and allow no_master_weights only
+  // None: split with bf16, full with fp16. kNone: with bf16 and allow no_master_weights only.
+  std::optional<MasterWeights> master_weights;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow
   CostSource costs = CostSource::kMeasured;
   bool check_memory = false;

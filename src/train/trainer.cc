@@ -9,9 +9,11 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "runtime/canary.h"
+#include "train/first_non_finite.h"
 #include "train/host_inputs.h"
 #include "train/interrupt.h"
 #include "train/learning_rate.h"
+#include "train/loss_scale.h"
 #include "train/model_output.h"
 #include "train/weights_io.h"
 
@@ -30,6 +32,7 @@ class Evaluator {
   Evaluator(const Prepared& run, const Executor& executor)
       : inputs_(executor, "evaluate"),
         loss_(phase_tensor(executor, "evaluate", "loss")),
+        ends_at_overflow_(run.kind == RunKind::kEvaluate && run.options.precision == Precision::kF16),
         batch_(make_batch(run.options.per_device_eval_batch_size, run.options.max_length)) {}
 
   EvaluationMetrics evaluate(Executor& executor, Windows& windows) {
@@ -44,6 +47,12 @@ class Evaluator {
       executor.run_phase("evaluate");
       float loss = 0;
       executor.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
+      if (ends_at_overflow_ && !std::isfinite(loss))
+        throw_fp16_overflow(executor, fmt::format("the loss of window {} is not finite", first),
+                            [&](const FirstNonFinite&) {
+                              inputs_.write(executor, batch_, 1.0f);
+                              executor.run_phase("evaluate");
+                            });
       sum += loss;
     }
     return {.eval_loss = sum / static_cast<double>(windows.targets()),
@@ -54,6 +63,7 @@ class Evaluator {
  private:
   BatchInputs inputs_;
   PlanTensorId loss_;
+  bool ends_at_overflow_;
   Batch batch_;
 };
 
@@ -88,6 +98,10 @@ class Trainer {
               .warmup_updates = warmup_updates(run.options.warmup_steps, run.updates),
               .total_updates = run.updates} {
     if (updates_in_backward_) gate_ = executor_.tensor("micro_step/gate");
+    if (run.options.precision == Precision::kF16) {
+      loss_scale_.emplace();
+      for (const char* phase : {"micro_step", "update"}) scale_inputs_.push_back(phase_tensor(executor_, phase, "loss_scale"));
+    }
     if (run.options.check_memory) {
       canary_.emplace(run.compiled.plan, *run.backend);
       executor_.observe(&*canary_);
@@ -131,6 +145,7 @@ class Trainer {
     if (outcome.applied) {
       skipped_in_a_row_ = 0;
       ++applied_;
+      if (loss_scale_) loss_scale_->note_applied();
       result_.train_loss += (outcome.loss - result_.train_loss) / static_cast<double>(applied_);
       result_.last_loss = outcome.loss;
       logged_loss_ += outcome.loss;
@@ -142,7 +157,7 @@ class Trainer {
     log(outcome, seconds);
     if (due(run_.options.eval_steps) && run_.validation) evaluate();
     if (due(run_.options.save_steps) && !run_.options.output_dir.empty())
-      observer_.note(fmt::format("saved {}", write_checkpoint(run_, files_, executor_, result_.updates)));
+      observer_.note(fmt::format("saved {}", write_checkpoint(run_, files_, executor_, result_.updates, loss_scale_)));
   }
 
   bool due(int64_t every) const { return every > 0 && result_.updates % every == 0; }
@@ -154,22 +169,11 @@ class Trainer {
     for (int64_t step = 0; step < schedule.accumulation; ++step)
       for (int64_t row = 0; row < schedule.batch; ++row)
         if (const auto window = schedule.window(index, step, row)) outcome.supervised += run_.train->targets_of(*window);
-    const float inverse_tokens = 1.0f / static_cast<float>(outcome.supervised);
+    inverse_tokens_ = 1.0f / static_cast<float>(outcome.supervised);
     if (updates_in_backward_) write_hyperparameters(true);  // the update looks at the loss itself
 
     for (int64_t step = 0; step < schedule.accumulation; ++step) {
-      batch_.windows = batch_.supervised_tokens = 0;
-      for (int64_t row = 0; row < schedule.batch; ++row) {
-        run_.train->fill_row(batch_, row, schedule.window(index, step, row));
-        uint32_t* random = batch_.randomness.data() + 4 * row;
-        random[0] = static_cast<uint32_t>(run_.options.seed);
-        random[1] = static_cast<uint32_t>(run_.options.seed >> 32);
-        random[2] = static_cast<uint32_t>(index);
-        random[3] = static_cast<uint32_t>(step * schedule.batch + row);
-      }
-      if (step > 0 && batch_.windows == 0) break;  // the epoch ended: nothing but padding follows
-      inputs_.write(executor_, batch_, inverse_tokens);
-      executor_.run_phase("micro_step", step);
+      if (!run_micro_step(index, step)) break;
       float loss = 0;
       executor_.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
       outcome.loss += loss;
@@ -178,6 +182,7 @@ class Trainer {
 
     if (!updates_in_backward_) {
       write_hyperparameters(std::isfinite(outcome.loss));
+      write_loss_scale(1);
       executor_.run_phase("update");
     }
     float control[4];
@@ -192,6 +197,33 @@ class Trainer {
       outcome.half_applied = gate[1] == 0 && gate[2] > 0;
     }
     return outcome;
+  }
+
+  // Micro-step `step` of update `index` on its batch. False, and nothing runs, when the epoch ended before it: nothing but padding
+  // follows.
+  bool run_micro_step(int64_t index, int64_t step) {
+    const Schedule& schedule = run_.schedule;
+    batch_.windows = batch_.supervised_tokens = 0;
+    for (int64_t row = 0; row < schedule.batch; ++row) {
+      run_.train->fill_row(batch_, row, schedule.window(index, step, row));
+      uint32_t* random = batch_.randomness.data() + 4 * row;
+      random[0] = static_cast<uint32_t>(run_.options.seed);
+      random[1] = static_cast<uint32_t>(run_.options.seed >> 32);
+      random[2] = static_cast<uint32_t>(index);
+      random[3] = static_cast<uint32_t>(step * schedule.batch + row);
+    }
+    if (step > 0 && batch_.windows == 0) return false;
+    inputs_.write(executor_, batch_, inverse_tokens_);
+    write_loss_scale(0);
+    executor_.run_phase("micro_step", step);
+    return true;
+  }
+
+  // `phase`: 0 the micro-step, 1 the update.
+  void write_loss_scale(size_t phase) {
+    if (!loss_scale_) return;
+    const auto scale = static_cast<float>(loss_scale_->value());
+    executor_.write_input(scale_inputs_.at(phase), std::as_bytes(std::span(&scale, 1)));
   }
 
   void write_hyperparameters(bool loss_is_finite) {
@@ -213,18 +245,39 @@ class Trainer {
     ++result_.skipped_updates;
     ++skipped_in_a_row_;
     std::string what = "the loss";
-    if (std::isfinite(outcome.loss) && outcome.first_nonfinite >= 0)
+    const bool loss_is_finite = std::isfinite(outcome.loss);
+    if (loss_is_finite && outcome.first_nonfinite >= 0)
       what = fmt::format("the gradient of {}", trainable_name(static_cast<size_t>(outcome.first_nonfinite)));
     if (outcome.half_applied)
       throw_user(ExitCode::kNonFinite,
                  "update {}: {} is not finite, and later blocks were updated before it was known (update_placement in_backward "
                  "without clipping); the run ends, and the model saved last is as it was",
                  result_.updates, what);
-    observer_.note(fmt::format("update {}: {} is not finite; skipped, nothing changed ({} in a row)", result_.updates, what,
-                               skipped_in_a_row_));
+    if (loss_scale_) {
+      // The forward knows no scale: where it overflows before anything was learned, it will again.
+      if (!loss_is_finite && applied_ == 0) end_fp16("the loss is not finite before the first update, whatever the loss scale");
+      if (skipped_in_a_row_ >= kMostSkippedInARow)
+        end_fp16(fmt::format("{} updates in a row were skipped because {} was not finite", skipped_in_a_row_, what));
+      if (!loss_is_finite)
+        loss_scale_->note_bad_loss();
+      else if (!loss_scale_->note_overflow())
+        end_fp16(fmt::format("{} is not finite although the loss scale is down to {}", what, loss_scale_->value()));
+    }
+    observer_.note(fmt::format("update {}: {} is not finite; skipped, nothing changed ({} in a row){}", result_.updates, what,
+                               skipped_in_a_row_, loss_scale_ ? fmt::format("; loss scale {}", loss_scale_->value()) : ""));
     if (skipped_in_a_row_ >= kMostSkippedInARow)
       throw_user(ExitCode::kNonFinite, "{} updates in a row were skipped because {} was not finite; the run ends at update {}",
                  skipped_in_a_row_, what, result_.updates);
+  }
+
+  // Ends the run of the update that was just skipped, by the name of the first tensor that is not finite: its micro-steps run once
+  // more, watched.
+  [[noreturn]] void end_fp16(const std::string& why) {
+    throw_fp16_overflow(executor_, fmt::format("update {}: {}; the run ends", result_.updates, why),
+                        [this](const FirstNonFinite& first) {
+                          for (int64_t step = 0; step < run_.schedule.accumulation && !first.found(); ++step)
+                            if (!run_micro_step(result_.updates - 1, step)) break;
+                        });
   }
 
   const std::string& trainable_name(size_t index) const {
@@ -271,6 +324,10 @@ class Trainer {
     row.memory_rss_bytes = memory.resident;
     row.memory_peak_bytes = memory.peak();
     row.memory_planned_bytes = run_.summary.peak;
+    if (loss_scale_) {
+      row.loss_scale = loss_scale_->value();
+      row.loss_scale_good_updates = loss_scale_->good_updates();
+    }
     if (logged) {
       // The mean of what was applied since the last row; non-finite losses are counted, not averaged.
       if (logged_updates_ > 0) row.loss = logged_loss_ / static_cast<double>(logged_updates_);
@@ -297,7 +354,7 @@ class Trainer {
 
   void finish(bool writes, const std::filesystem::path& directory) {
     if (writes) {
-      write_model(run_, files_, executor_, directory.string());
+      write_model(run_, files_, executor_, directory.string(), loss_scale_);
       if (run_.updates > 0)
         metrics_->write(RunMetrics{.step = result_.updates,
                                    .train_loss = result_.train_loss,
@@ -335,6 +392,9 @@ class Trainer {
   PlanTensorId hyperparameters_, control_, gate_;
   PlanTensorId update_randomness_;  // invalid where nothing is rounded stochastically
   Batch batch_;
+  float inverse_tokens_ = 0;             // of the update that runs
+  std::optional<LossScale> loss_scale_;  // fp16
+  std::vector<PlanTensorId> scale_inputs_;
   LearningRate rate_;
   std::optional<Canary> canary_;
   std::optional<Evaluator> evaluator_;

@@ -41,10 +41,10 @@ struct TrainResult {
 // Trains `run` (of kind kTrain, which must fit) and writes options.output_dir: the model directory, plan.json, config.yaml from
 // `configuration`, metrics.jsonl, and memory.json last, which marks a finished run. With an empty output_dir nothing is written.
 // Throws UserError: kUsage for missing data or an output directory with a finished run, kIo, kBadFile for weights, kNonFinite after
-// 20 skipped updates in a row.
+// 20 skipped updates in a row; with fp16 also where the loss scale cannot be halved any more, and where the first loss is not finite.
 TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration = {}, RunObserver* observer = nullptr);
 
-// Loss over every target of `run.validation`, each once (kind kEvaluate).
+// Loss over every target of `run.validation`, each once (kind kEvaluate). Throws UserError(kNonFinite) where fp16 overflows.
 EvaluationMetrics evaluate(Prepared& run, RunObserver* observer = nullptr);
 
 }  // namespace snug

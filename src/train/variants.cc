@@ -43,7 +43,9 @@ const std::vector<Form>& all_forms() {
 
 std::vector<UpdatePlacement> placements_of(const RunOptions& options) {
   if (options.update_placement) return {*options.update_placement};
-  if (options.gradient_accumulation_steps > 1) return {UpdatePlacement::kAfter};
+  // With fp16 an overflow that is found late would have to undo what earlier blocks wrote.
+  if (options.gradient_accumulation_steps > 1 || options.precision == Precision::kF16)
+    return {UpdatePlacement::kAfter};
   return {UpdatePlacement::kAfter, UpdatePlacement::kInBackward};
 }
 

@@ -9,33 +9,11 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/float16.h"
 #include "train/initialize.h"
 
 namespace snug {
 namespace {
-
-float widen_f16(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1F, mantissa = half & 0x3FF;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float subnormal = std::ldexp(static_cast<float>(mantissa), -24);
-  return sign != 0 ? -subnormal : subnormal;
-}
-
-uint16_t narrow_f16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  const uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7C00 | std::max(1u, magnitude >> 13 & 0x3FF));
-  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // 65,520 and above round to infinity
-  if (magnitude < 0x38800000) {  // below 2^-14: a multiple of 2^-24, rounded to nearest even
-    const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
-    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(scaled)));
-  }
-  const uint32_t rounded = magnitude + 0xFFF + (magnitude >> 13 & 1);
-  return static_cast<uint16_t>(sign | (rounded - 0x38000000) >> 13);
-}
 
 uint16_t narrow_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -217,8 +195,11 @@ void ParameterFiles::read(const PlanOp& op, Executor& executor) const {
       const auto halves = std::as_bytes(std::span(weight, static_cast<size_t>(2 * n)));
       executor.write(id, 2 * first, halves.first(static_cast<size_t>(2 * n)));
       executor.write(op.outputs[1], 2 * first, halves.last(static_cast<size_t>(2 * n)));
-    } else if (tensor.dtype == DType::kBF16) {
-      narrow_weight(staging.widened, reinterpret_cast<uint16_t*>(staging.stored), n);
+    } else if (is_half(tensor.dtype)) {
+      if (tensor.dtype == DType::kBF16)
+        narrow_weight(staging.widened, reinterpret_cast<uint16_t*>(staging.stored), n);
+      else
+        narrow(staging.widened, FileDType::kF16, staging.stored, n);
       executor.write(id, 2 * first, std::span<const std::byte>(staging.stored, static_cast<size_t>(2 * n)));
     } else {
       require(tensor.dtype == DType::kF32, "parameter {} is kept as {}", tensor.parameter, dtype_name(tensor.dtype));

@@ -28,7 +28,7 @@ OpCase layer_norm_case(std::string name, int64_t samples, int64_t positions, int
 OpCase rms_norm_case(std::string name, int64_t samples, int64_t positions, int64_t channels);
 OpCase linear_case(std::string name, int64_t rows, int64_t in_features, int64_t out_features,
                    const std::string& layout, bool bias);
-// How an adamw holds the weight: f32, f32 with a bf16 copy, bf16 with the 16 low bits, or bf16 alone, rounded either way; and the
+// How an adamw holds the weight: f32, f32 with a copy in 16 bits, bf16 with the 16 low bits, or bf16 alone, rounded either way; and the
 // moments: f32, bf16, or 8 bits.
 enum class AdamwWeight { kWhole, kNarrow, kSplit, kNearest, kStochastic };
 enum class AdamwMoments { kWhole, kHalf, kCoded };

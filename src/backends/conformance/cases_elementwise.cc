@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "backends/conformance/case_families.h"
 
 namespace snug::conformance {
@@ -26,16 +28,17 @@ OpCase fill_bytes_case(std::string name, Shape shape, double value) {
           {DType::kF32}};
 }
 
-OpCase narrow_case(std::string name, Shape shape) {
+OpCase narrow_case(std::string name, Shape shape, DType type) {
   return {std::move(name),
           {{"master", kS, shape}},
           {{.op = "narrow_weight",
-            .attributes = {},
+            .attributes = type == DType::kF16 ? Attributes{{"out", "f16"}} : Attributes(),
             .inputs = {"master"},
             .outputs = {{"w", kA, shape}},
+            .tolerance_f32 = 0,
             .tolerance_bf16 = 0}},
           {},
-          {DType::kBF16}};
+          {type}};
 }
 
 }  // namespace
@@ -201,8 +204,10 @@ void append_elementwise_cases(std::vector<OpCase>& cases) {
   cases.push_back(fill_case("fill_value", {129, 257}, -0.7));
   cases.push_back(fill_bytes_case("fill_bytes_zero", {129, 257}, 0.0));
   cases.push_back(fill_bytes_case("fill_bytes_value", {3, 5}, 7.0));
-  cases.push_back(narrow_case("narrow_weight_one", {1}));
-  cases.push_back(narrow_case("narrow_weight_large", {129, 257}));
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    cases.push_back(narrow_case(fmt::format("narrow_weight_{}_one", dtype_name(type)), {1}, type));
+    cases.push_back(narrow_case(fmt::format("narrow_weight_{}_large", dtype_name(type)), {129, 257}, type));
+  }
 }
 
 }  // namespace snug::conformance

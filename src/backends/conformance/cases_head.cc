@@ -5,6 +5,7 @@ namespace {
 
 using Kind = Values::Kind;
 constexpr Element kA = Element::kActivation, kS = Element::kStatistic;
+constexpr double kLossScale = 64;
 
 OpCase cross_entropy_case(std::string name, int64_t samples, int64_t positions, int64_t vocabulary,
                           Values targets) {
@@ -12,7 +13,8 @@ OpCase cross_entropy_case(std::string name, int64_t samples, int64_t positions, 
   return {std::move(name),
           {{"logits", kS, logits, {.scale = 3}},
            {"targets", Element::kIndex, {samples, positions}, std::move(targets)},
-           {"inverse_tokens", kS, {1}, {.kind = Kind::kList, .list = {0.125}}}},
+           {"inverse_tokens", kS, {1}, {.kind = Kind::kList, .list = {0.125}}},
+           {"loss_scale", kS, {1}, {.kind = Kind::kList, .list = {kLossScale}}}},
           {{.op = "cross_entropy",
             .attributes = {},
             .inputs = {"logits", "targets", "inverse_tokens"},
@@ -21,6 +23,11 @@ OpCase cross_entropy_case(std::string name, int64_t samples, int64_t positions, 
             .attributes = {},
             .inputs = {"logits", "targets", "inverse_tokens"},
             .outputs = {{"d_logits", kS, logits}},
+            .may_alias = {{0, 0}}},
+           {.op = "cross_entropy_backward",
+            .attributes = {{"scaled", int64_t{1}}},
+            .inputs = {"logits", "targets", "inverse_tokens", "loss_scale"},
+            .outputs = {{"d_logits_scaled", kS, logits}},
             .may_alias = {{0, 0}}}},
           {"loss", "", {{"logits", "d_logits"}}},
           {DType::kF32}};
@@ -49,6 +56,8 @@ OpCase head_case(std::string name, int64_t samples, int64_t positions, int64_t c
   const Attributes both{{"chunk", chunk}, {"dweight", int64_t{1}}};
   Attributes accumulate = both;
   accumulate.set("accumulate", int64_t{1});
+  Attributes scaled = accumulate;
+  scaled.set("scaled", int64_t{1});
   // Where a processor multiplies bf16, the gradient of the logits is rounded to bf16 for its products.
   constexpr double kBf16 = 2e-2;
   OpCase result{std::move(name),
@@ -59,7 +68,8 @@ OpCase head_case(std::string name, int64_t samples, int64_t positions, int64_t c
                   kS,
                   {1},
                   {.kind = Kind::kList, .list = {1.0 / static_cast<double>(samples * positions)}}},
-                 {"into", kS, w, {.scale = 0.01}}},
+                 {"into", kS, w, {.scale = 0.01}},
+                 {"loss_scale", kS, {1}, {.kind = Kind::kList, .list = {kLossScale}}}},
                 {{.op = "head_loss",
                   .attributes = {{"chunk", chunk}},
                   .inputs = operands,
@@ -79,10 +89,16 @@ OpCase head_case(std::string name, int64_t samples, int64_t positions, int64_t c
                   .inputs = accumulating,
                   .outputs = {{"loss_third", kS, {1}}, {"d_x_third", kA, x}, {"d_w_sum", kS, w}},
                   .must_alias = {{2, 4}},
+                  .tolerance_bf16 = kBf16},
+                 {.op = "head_loss_gradient",
+                  .attributes = scaled,
+                  .inputs = {"x", "w", "targets", "inverse_tokens", "loss_scale", "into"},
+                  .outputs = {{"loss_scaled", kS, {1}}, {"d_x_scaled", kA, x}, {"d_w_scaled", kS, w}},
+                  .must_alias = {{2, 5}},
                   .tolerance_bf16 = kBf16}},
                 {"loss", "", {{"x", "d_x"}, {"w", "d_w"}}}};
   const double product = 2.0 * static_cast<double>(samples * positions * channels * vocabulary);
-  const double products[] = {1, 3, 2, 3};
+  const double products[] = {1, 3, 2, 3, 3};
   for (size_t i = 0; i < result.calls.size(); ++i) result.calls[i].flops = products[i] * product;
   return result;
 }

@@ -35,7 +35,9 @@ OpCase sum_squares_case(std::string name, Shape shape) {
             .tolerance_bf16 = 0}}};
 }
 
-OpCase control_case(std::string name, double limit, std::vector<double> sums, double loss_is_finite) {
+// `scale` 0: gradients are not scaled.
+OpCase control_case(std::string name, double limit, std::vector<double> sums, double loss_is_finite,
+                    double scale = 0) {
   OpCase result{
       std::move(name),
       {{"hyperparameters", kS, {4}, {.kind = Kind::kList, .list = {1e-3, 0.1, 0.001, loss_is_finite}}}},
@@ -45,6 +47,11 @@ OpCase control_case(std::string name, double limit, std::vector<double> sums, do
         .outputs = {{"control", kS, {4}}}}},
       {},
       {DType::kF32}};
+  if (scale > 0) {
+    result.calls[0].attributes.set("scaled", int64_t{1});
+    result.given.push_back({"loss_scale", kS, {1}, {.kind = Kind::kList, .list = {scale}}});
+    result.calls[0].inputs.push_back("loss_scale");
+  }
   for (size_t i = 0; i < sums.size(); ++i) {
     const std::string sum = fmt::format("s{}", i);
     result.given.push_back({sum, Element::kDouble, {1}, {.kind = Kind::kList, .list = {sums[i]}}});
@@ -124,7 +131,9 @@ OpCase adamw_with(std::string name, Shape shape, AdamwWeight form, AdamwMoments 
                   .must_alias = {{0, 0}, {1, 1}, {2, 2}},
                   .tolerance_bf16 = 2e-5}},
                 {},
-                {narrow || split || alone || half ? DType::kBF16 : DType::kF32}};
+                narrow && !half                    ? std::vector{DType::kBF16, DType::kF16}
+                : narrow || split || alone || half ? std::vector{DType::kBF16}
+                                                   : std::vector{DType::kF32}};
   Call& call = result.calls[0];
   const auto add_changed = [&](const std::string& state, Element element, const Shape& of, Values values) {
     call.must_alias.push_back({static_cast<int>(call.outputs.size()), static_cast<int>(call.inputs.size())});
@@ -175,6 +184,8 @@ void append_update_cases(std::vector<OpCase>& cases) {
   cases.push_back(control_case("update_control_unlimited", 0.0, {4.0, 5.0}, 1));
   cases.push_back(control_case("update_control_overflow", 1.0, {4.0, infinity}, 1));
   cases.push_back(control_case("update_control_loss", 1.0, {4.0, 5.0}, 0));
+  cases.push_back(control_case("update_control_scaled", 1.0, {4e6, 5e6}, 1, 1024));
+  cases.push_back(control_case("update_control_scaled_overflow", 0.0, {4e6, infinity}, 1, 1024));
   cases.push_back(gate_case("update_gate_first", "nothing", 2.5, {}, {4.0, 9.0}));
   cases.push_back(gate_case("update_gate_open", "gate", 2.5, {1, 1, 3, -1}, {4.0}));
   cases.push_back(gate_case("update_gate_closed", "gate", 2.5, {1, 0, 3, -1}, {4.0}));

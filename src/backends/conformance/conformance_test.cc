@@ -66,7 +66,7 @@ double largest_magnitude(const std::vector<double>& values) {
 // sample of one token) is measured against the largest of the call's other outputs: its terms had that size.
 void expect_close(const Call& call, DType activation, const std::vector<TestTensor>& found,
                   const std::vector<TestTensor>& expected) {
-  const double tolerance = activation == DType::kBF16 ? call.tolerance_bf16 : call.tolerance_f32;
+  const double tolerance = call.tolerance(activation);
   double largest = 0;
   for (const TestTensor& tensor : expected) largest = std::max(largest, largest_magnitude(tensor.values()));
   for (size_t k = 0; k < found.size(); ++k) {

@@ -2,9 +2,10 @@
 //
 // A case is a short chain of calls on named tensors: a forward operation and what follows from it. The values of given tensors are
 // drawn from a fixed seed; every other tensor is the output of an earlier call. Types are letters of docs/operations.md (A, W, f32, …), so one
-// case runs with activations of f32, bf16 and, for gradient checks, f64.
+// case runs with activations of f32, bf16, f16 and, for gradient checks, f64.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -59,6 +60,11 @@ struct Call {
   std::vector<std::pair<int, int>> must_alias = {}, may_alias = {};
   // Largest error, as a share of |expected| + mean |expected| of the tensor.
   double tolerance_f32 = 2e-5, tolerance_bf16 = 8e-3;
+  // f16 has three bits more than bf16.
+  double tolerance(DType activation) const {
+    if (activation == DType::kF16) return std::max(tolerance_f32, tolerance_bf16 / 8);
+    return activation == DType::kBF16 ? tolerance_bf16 : tolerance_f32;
+  }
   // Needed multiplications and additions; 0 where moving bytes is the work.
   double flops = 0;
 };
@@ -74,7 +80,7 @@ struct OpCase {
   std::vector<CaseTensor> given;
   std::vector<Call> calls;
   GradientCheck gradient = {};  // no pairs: nothing to check
-  std::vector<DType> activations = {DType::kF32, DType::kBF16};
+  std::vector<DType> activations = {DType::kF32, DType::kBF16, DType::kF16};
 };
 
 // Small and ragged shapes of every operation.

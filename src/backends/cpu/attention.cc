@@ -2,12 +2,13 @@
 //
 // One (sample, head) is a task of one thread: it copies the head's keys (transposed) and values to contiguous f32 rows, then visits query
 // blocks of kQueryBlock rows against key blocks of kKeyBlock. Bits do not depend on the number of threads. Scratch O(T · head
-// dimension) for each thread. bf16 is widened when copied; everything inside is f32.
+// dimension) for each thread. bf16 and f16 are widened when copied; everything inside is f32.
 #include <limits>
 
 #include "backends/cpu/attention_shape.h"
 #include "backends/cpu/onednn.h"
 #include "base/errors.h"
+#include "base/float16.h"
 
 #include <omp.h>
 
@@ -145,8 +146,8 @@ class BlockedAttention : public Kernel {
 
 std::optional<std::string> refusal(const OpQuery& query, const Dispatch&) {
   const DType dtype = query.inputs[0].dtype;
-  if (dtype == DType::kF32 || dtype == DType::kBF16) return std::nullopt;
-  return fmt::format("attends in f32 and bf16, not {}", dtype_name(dtype));
+  if (dtype == DType::kF32 || is_half(dtype)) return std::nullopt;
+  return fmt::format("attends in f32, bf16 and f16, not {}", dtype_name(dtype));
 }
 
 AttentionShape bound_shape(const Binding& b) {

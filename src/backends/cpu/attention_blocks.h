@@ -28,7 +28,7 @@ struct RunningSoftmax {
   int64_t stride, head_dim;
 };
 
-// to[r][c] = factor · from[r][c]; `from` is f32 or bf16.
+// to[r][c] = factor · from[r][c]; `from` is f32, bf16 or f16.
 void copy_scaled(ConstRows from, int64_t rows, int64_t columns, float factor, float* to, int64_t to_stride);
 // to[r][c] = factor · from[r][c], rounded to `to`'s type.
 void store_scaled(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float factor,

@@ -41,11 +41,10 @@ void CopyScaled(const std::byte* from, DType dtype, int64_t from_stride, int64_t
   const int64_t bytes = dtype_bytes(dtype);
   for (int64_t r = 0; r < rows; ++r) {
     prefetch_row(from, r + kRowsAhead, rows, from_stride * bytes, columns * bytes);
-    if (dtype == DType::kBF16)
-      copy_row(reinterpret_cast<const BFloat16*>(from) + r * from_stride, columns, factor,
+    by_type(dtype, [&](auto sample) HWY_ATTR {
+      copy_row(reinterpret_cast<const decltype(sample)*>(from) + r * from_stride, columns, factor,
                to + r * to_stride);
-    else
-      copy_row(reinterpret_cast<const float*>(from) + r * from_stride, columns, factor, to + r * to_stride);
+    });
   }
 }
 
@@ -62,10 +61,9 @@ void StoreScaled(const float* from, int64_t from_stride, int64_t rows, int64_t c
   for (int64_t r = 0; r < rows; ++r) {
     prefetch_row(to, r + kRowsAhead, rows, to_stride * bytes, columns * bytes);
     const float factor = factors[r * factor_step];
-    if (dtype == DType::kBF16)
-      store_row(from + r * from_stride, columns, factor, reinterpret_cast<BFloat16*>(to) + r * to_stride);
-    else
-      store_row(from + r * from_stride, columns, factor, reinterpret_cast<float*>(to) + r * to_stride);
+    by_type(dtype, [&](auto sample) HWY_ATTR {
+      store_row(from + r * from_stride, columns, factor, reinterpret_cast<decltype(sample)*>(to) + r * to_stride);
+    });
   }
 }
 

@@ -253,7 +253,7 @@ void shrink_head(CostSample& sample, const Machine& machine) {
   if (sample.outputs.size() > 1) sample.outputs[1].shape = Shape{1, chunk, width};
   const Shape weight{std::min(tokens, vocabulary), width};
   sample.inputs[1].shape = weight;
-  if (sample.inputs.size() > 4) sample.inputs[4].shape = weight;
+  if (sample.attributes.integer_or("accumulate", 0) != 0) sample.inputs.back().shape = weight;
   if (sample.outputs.size() > 2) sample.outputs[2].shape = weight;
   sample.cost.flops = chunk_flops * static_cast<double>(weight.dim(0)) / static_cast<double>(vocabulary);
   sample.factor = static_cast<double>(rows) / static_cast<double>(chunk) * static_cast<double>(vocabulary) /

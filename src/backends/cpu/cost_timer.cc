@@ -82,7 +82,7 @@ uint64_t next_random(uint64_t& state) {
   return state >> 33;
 }
 
-// Numbers in [0.5, 1) whether read as bf16 or as f32, small positive ones as f64: no denormal, nothing that is not finite.
+// Numbers in [0.5, 1) whether read as bf16 or as f32, in [1.75, 1.9) as f16, small positive ones as f64: no denormal, nothing that is not finite.
 std::vector<std::byte> make_pattern() {
   std::vector<std::byte> pattern(static_cast<size_t>(kPatternBytes));
   uint64_t state = 1;

@@ -1,4 +1,4 @@
-// Fast element-wise kernels in f32 and bf16: add, gelu, swiglu and their gradients, dropout, fill,
+// Fast element-wise kernels in f32, bf16 and f16: add, gelu, swiglu and their gradients, dropout, fill,
 // narrow_weight.
 //
 // Parallel over ranges of elements; every element's bits are independent of threads and ranges.
@@ -13,6 +13,7 @@
 #include "backends/cpu/elementwise_kernels.h"
 #include "backends/cpu/parallel_ranges.h"
 #include "backends/cpu/reference.h"
+#include "base/float16.h"
 
 namespace snug::cpu {
 namespace {
@@ -122,6 +123,8 @@ class FillKernel : public Kernel {
         std::fill(y_.as<uint8_t>() + first, y_.as<uint8_t>() + last, static_cast<uint8_t>(value_));
       else if (y_.type.dtype == DType::kBF16)
         std::fill(y_.as<BFloat16>() + first, y_.as<BFloat16>() + last, narrow_nearest_even(value_));
+      else if (y_.type.dtype == DType::kF16)
+        std::fill(y_.as<Float16>() + first, y_.as<Float16>() + last, narrow_to_f16(value_));
       else
         std::fill(y_.as<float>() + first, y_.as<float>() + last, value_);
     });
@@ -134,8 +137,8 @@ class FillKernel : public Kernel {
 };
 
 std::optional<std::string> narrow_refusal(const OpQuery& query, const Dispatch&) {
-  if (query.inputs[0].dtype == DType::kF32 && query.outputs[0].dtype == DType::kBF16) return std::nullopt;
-  return fmt::format("narrows f32 to bf16, not {} to {}", dtype_name(query.inputs[0].dtype),
+  if (query.inputs[0].dtype == DType::kF32 && is_half(query.outputs[0].dtype)) return std::nullopt;
+  return fmt::format("narrows f32 to 16 bits, not {} to {}", dtype_name(query.inputs[0].dtype),
                      dtype_name(query.outputs[0].dtype));
 }
 
@@ -159,8 +162,8 @@ void philox_words(const RandomStream& stream, uint64_t first_group, int64_t grou
 std::optional<std::string> element_type_refusal(const OpQuery& query, const Dispatch&) {
   for (std::span<const OperandType> operands : {query.inputs, query.outputs})
     for (const OperandType& operand : operands)
-      if (is_floating(operand.dtype) && operand.dtype != DType::kF32 && operand.dtype != DType::kBF16)
-        return fmt::format("computes f32 and bf16, not {}", dtype_name(operand.dtype));
+      if (is_floating(operand.dtype) && operand.dtype != DType::kF32 && !is_half(operand.dtype))
+        return fmt::format("computes f32, bf16 and f16, not {}", dtype_name(operand.dtype));
   return std::nullopt;
 }
 

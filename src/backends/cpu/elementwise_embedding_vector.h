@@ -17,13 +17,10 @@ namespace {
 
 // sum[first, last) += row[first, last)
 void accumulate_row(DType activation, const std::byte* row, float* sum, int64_t first, int64_t last) {
-  const auto add = [&](const auto* from) {
+  by_type(activation, [&](auto sample) {
+    const auto* from = reinterpret_cast<const decltype(sample)*>(row);
     for_lanes(first, last, [&](auto lanes) { lanes.store(hn::Add(lanes.load(sum), lanes.load(from)), sum); });
-  };
-  if (activation == DType::kBF16)
-    add(reinterpret_cast<const BFloat16*>(row));
-  else
-    add(reinterpret_cast<const float*>(row));
+  });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace snug::cpu {
 
-// Every floating operand must be f32 or bf16.
+// Every floating operand must be f32, bf16 or f16.
 std::optional<std::string> element_type_refusal(const OpQuery& query, const Dispatch& dispatch);
 Bytes no_scratch(const OpQuery& query, const Dispatch& dispatch);
 

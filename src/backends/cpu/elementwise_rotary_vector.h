@@ -35,11 +35,10 @@ void rotate(const A* x, const float* cosine, const float* sine, float sign, int6
 
 void rotate_token(DType activation, const std::byte* x, const float* cosine, const float* sine, float sign,
                   int64_t heads, int64_t pairs, std::byte* y) {
-  if (activation == DType::kBF16)
-    rotate(reinterpret_cast<const BFloat16*>(x), cosine, sine, sign, heads, pairs,
-           reinterpret_cast<BFloat16*>(y));
-  else
-    rotate(reinterpret_cast<const float*>(x), cosine, sine, sign, heads, pairs, reinterpret_cast<float*>(y));
+  by_type(activation, [&](auto sample) {
+    using A = decltype(sample);
+    rotate(reinterpret_cast<const A*>(x), cosine, sine, sign, heads, pairs, reinterpret_cast<A*>(y));
+  });
 }
 
 }  // namespace

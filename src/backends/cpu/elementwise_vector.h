@@ -19,15 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace snug::cpu::HWY_NAMESPACE {
 namespace {
 
-// Calls body with a value of the activation type.
-template <typename Body>
-HWY_INLINE void by_type(DType activation, const Body& body) {
-  if (activation == DType::kBF16)
-    body(BFloat16());
-  else
-    body(float());
-}
-
 // outputs[0] = function(inputs[0])
 template <typename Function>
 HWY_INLINE void map1(DType type, const ElementwiseOperands& o, int64_t first, int64_t last,
@@ -102,9 +93,16 @@ void swiglu_backward(DType type, const ElementwiseOperands& o, int64_t first, in
   });
 }
 
-void narrow(DType, const ElementwiseOperands& o, int64_t first, int64_t last) {
-  for_lanes(first, last,
-            [&](auto lanes) { lanes.store_weight(lanes.load(o.input<float>(0)), o.output<BFloat16>(0)); });
+// The type is the weight's, bf16 or f16.
+void narrow(DType type, const ElementwiseOperands& o, int64_t first, int64_t last) {
+  const auto narrow_to = [&](auto* weight) {
+    for_lanes(first, last,
+              [&](auto lanes) { lanes.store_weight(lanes.load(o.input<float>(0)), weight); });
+  };
+  if (type == DType::kF16)
+    narrow_to(o.output<Float16>(0));
+  else
+    narrow_to(o.output<BFloat16>(0));
 }
 
 void words_of_groups(const RandomStream& stream, uint64_t first_group, int64_t groups, uint32_t* words) {

@@ -1,6 +1,6 @@
 // The head in chunks of rows: logits of a chunk, their loss, and both gradients in one pass, so that whole logits never exist.
 //
-// Scratch: the chunk's logits (chunk, V) f32. With bf16 the weight is widened in panels of at most kWeightPanelElements (twice a chunk in the gradient:
+// Scratch: the chunk's logits (chunk, V) f32. With bf16 and f16 the weight is widened in panels of at most kWeightPanelElements (twice a chunk in the gradient:
 // once for the logits, once for d_x), and the chunk's x and d_x are f32 rows. Chunks whose targets are all ignored are skipped.
 // The loss is summed in f64 over rows in order. Rows that are ignored get d_x = 0 exactly.
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "backends/cpu/panel.h"
 #include "backends/cpu/scratch.h"
 #include "base/errors.h"
+#include "base/float16.h"
 
 namespace snug::cpu {
 namespace {
@@ -60,6 +61,16 @@ void rows_loss_gradient(float* logits, int64_t rows, const Targets& targets, int
                                     targets.data[first + row], inverse_tokens);
 }
 
+// What the gradient of the loss is multiplied by: an operand with scaled=1, else 1.
+struct LossScale {
+  const float* operand = nullptr;
+  float value() const { return operand == nullptr ? 1.0f : *operand; }
+};
+LossScale loss_scale(const Binding& b, size_t position) {
+  if (b.attributes.integer_or("scaled", 0) == 0) return {};
+  return {b.inputs.at(position).as<float>()};
+}
+
 struct HeadShape {
   int64_t rows = 0, C = 0, V = 0, chunk = 0;
   DType x = DType::kF32, w = DType::kF32;
@@ -99,9 +110,9 @@ HeadScratch take_head_scratch(const HeadShape& s, Scratch& scratch) {
   HeadScratch parts;
   parts.logits = scratch.take<float>(checked_mul(s.chunk, s.V));
   parts.losses = scratch.take<double>(s.chunk);
-  if (s.x == DType::kBF16) parts.x = scratch.take<float>(checked_mul(s.chunk, s.C));
-  if (s.x == DType::kBF16 && s.gradient) parts.d_x = scratch.take<float>(checked_mul(s.chunk, s.C));
-  if (s.w == DType::kBF16) parts.weight = scratch.take<float>(checked_mul(s.panel(), s.C));
+  if (is_half(s.x)) parts.x = scratch.take<float>(checked_mul(s.chunk, s.C));
+  if (is_half(s.x) && s.gradient) parts.d_x = scratch.take<float>(checked_mul(s.chunk, s.C));
+  if (is_half(s.w)) parts.weight = scratch.take<float>(checked_mul(s.panel(), s.C));
   return parts;
 }
 
@@ -114,6 +125,7 @@ class Head : public Kernel {
     w_ = {b.inputs[1].data, s_.w, s_.C};
     targets_ = {b.inputs[2].as<int32_t>(), s_.V};
     inverse_tokens_ = b.inputs[3].as<float>();
+    loss_scale_ = loss_scale(b, 4);
     loss_ = b.outputs[0].as<float>();
     if (s_.gradient) d_x_ = {b.outputs[1].data, s_.x, s_.C};
     if (s_.dweight) d_w_ = b.outputs[2].as<float>();
@@ -131,7 +143,7 @@ class Head : public Kernel {
       const float* x = chunk_rows(row, rows);
       make_logits(x, rows);
       if (s_.gradient) {
-        rows_loss_gradient(parts_.logits, rows, targets_, row, *inverse_tokens_, parts_.losses);
+        rows_loss_gradient(parts_.logits, rows, targets_, row, *inverse_tokens_ * loss_scale_.value(), parts_.losses);
         make_gradients(x, row, rows, adds);
         adds = true;
       } else {
@@ -187,6 +199,7 @@ class Head : public Kernel {
   ConstRows x_, w_;
   Targets targets_;
   const float* inverse_tokens_ = nullptr;
+  LossScale loss_scale_;
   float* loss_ = nullptr;
   Rows d_x_;
   float* d_w_ = nullptr;
@@ -232,13 +245,14 @@ class CrossEntropyBackward : public Kernel {
         logits_(b.inputs[0].as<float>()),
         targets_{b.inputs[1].as<int32_t>(), b.inputs[0].type.shape.last()},
         inverse_tokens_(b.inputs[2].as<float>()),
+        loss_scale_(loss_scale(b, 3)),
         d_logits_(b.outputs[0].as<float>()),
         losses_(Scratch(b.scratch).take<double>(rows_)) {}
 
   void run(bool) override {
     targets_.any_supervised(op_, 0, rows_);
     if (d_logits_ != logits_) std::copy_n(logits_, rows_ * targets_.vocabulary, d_logits_);
-    rows_loss_gradient(d_logits_, rows_, targets_, 0, *inverse_tokens_, losses_);
+    rows_loss_gradient(d_logits_, rows_, targets_, 0, *inverse_tokens_ * loss_scale_.value(), losses_);
   }
 
  private:
@@ -247,6 +261,7 @@ class CrossEntropyBackward : public Kernel {
   const float* logits_;
   Targets targets_;
   const float* inverse_tokens_;
+  LossScale loss_scale_;
   float* d_logits_;
   double* losses_;
 };
@@ -285,8 +300,8 @@ class LastLogits : public Kernel {
 
 std::optional<std::string> head_refusal(const OpQuery& query, const Dispatch&) {
   for (const OperandType& type : query.inputs.first(2))
-    if (type.dtype != DType::kF32 && type.dtype != DType::kBF16)
-      return fmt::format("computes f32 and bf16, not {}", dtype_name(type.dtype));
+    if (type.dtype != DType::kF32 && !is_half(type.dtype))
+      return fmt::format("computes f32, bf16 and f16, not {}", dtype_name(type.dtype));
   return std::nullopt;
 }
 

@@ -16,10 +16,10 @@ constexpr int32_t kIgnoredTarget = -100;
 // lse(logits) − logits[target]; 0 for kIgnoredTarget, without reading the logits.
 double row_loss(const float* logits, int64_t vocabulary, int32_t target);
 
-// The same loss, and logits ← (softmax(logits) − onehot(target)) · inverse_tokens; all zeros for kIgnoredTarget.
-double row_loss_gradient(float* logits, int64_t vocabulary, int32_t target, float inverse_tokens);
+// The same loss, and logits ← (softmax(logits) − onehot(target)) · factor; all zeros for kIgnoredTarget.
+double row_loss_gradient(float* logits, int64_t vocabulary, int32_t target, float factor);
 
-// Σ_c x[c]·w[c] for f32 x and f32 or bf16 w.
+// Σ_c x[c]·w[c] for f32 x and f32, bf16 or f16 w.
 float dot(const float* x, const std::byte* w, DType w_dtype, int64_t columns);
 
 }  // namespace snug::cpu

@@ -59,14 +59,14 @@ double RowLoss(const float* logits, int64_t vocabulary, int32_t target) {
   return double{hn::GetLane(base)} + std::log(double{sum}) - double{logits[target]};
 }
 
-double RowLossGradient(float* logits, int64_t vocabulary, int32_t target, float inverse_tokens) {
+double RowLossGradient(float* logits, int64_t vocabulary, int32_t target, float factor) {
   const FloatVector base = largest(logits, vocabulary);
   const double logit = logits[target];
   const float sum = sum_exponentials<true>(logits, vocabulary, base);
-  const FloatVector scale = hn::Set(FloatTag(), inverse_tokens / sum);
+  const FloatVector scale = hn::Set(FloatTag(), factor / sum);
   for_lanes(0, vocabulary,
             [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(logits), scale), logits); });
-  logits[target] -= inverse_tokens;
+  logits[target] -= factor;
   return double{hn::GetLane(base)} + std::log(double{sum}) - logit;
 }
 
@@ -85,8 +85,9 @@ HWY_INLINE float dot_of(const float* x, const W* w, int64_t columns) {
 }
 
 float Dot(const float* x, const std::byte* w, DType w_dtype, int64_t columns) {
-  if (w_dtype == DType::kBF16) return dot_of(x, reinterpret_cast<const BFloat16*>(w), columns);
-  return dot_of(x, reinterpret_cast<const float*>(w), columns);
+  return by_type(w_dtype, [&](auto sample) HWY_ATTR {
+    return dot_of(x, reinterpret_cast<const decltype(sample)*>(w), columns);
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Layer norm, RMS norm, their gradients, and the gradient of a bias, in f32 and bf16.
+// Layer norm, RMS norm, their gradients, and the gradient of a bias, in f32, bf16 and f16.
 //
 // Rows are independent of each other; a row's sums are formed in f32 in 4 vectors of lanes. Column sums
 // (gradients of parameters) are formed in blocks of rows whose number is a function of the shape alone, and

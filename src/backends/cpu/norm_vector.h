@@ -166,25 +166,22 @@ void add_to(const float* b, float* a, int64_t first, int64_t last) {
 }
 
 void layer_norm(DType type, const NormOperands& o, int64_t first, int64_t last) {
-  type == DType::kBF16 ? layer_norm_rows<BFloat16>(o, first, last) : layer_norm_rows<float>(o, first, last);
+  by_type(type, [&](auto sample) { layer_norm_rows<decltype(sample)>(o, first, last); });
 }
 void rms_norm(DType type, const NormOperands& o, int64_t first, int64_t last) {
-  type == DType::kBF16 ? rms_norm_rows<BFloat16>(o, first, last) : rms_norm_rows<float>(o, first, last);
+  by_type(type, [&](auto sample) { rms_norm_rows<decltype(sample)>(o, first, last); });
 }
 void norm_dx(DType type, const NormOperands& o, int64_t first, int64_t last) {
-  type == DType::kBF16 ? norm_dx_rows<BFloat16>(o, first, last) : norm_dx_rows<float>(o, first, last);
+  by_type(type, [&](auto sample) { norm_dx_rows<decltype(sample)>(o, first, last); });
 }
 void layer_norm_dweight(DType type, const NormOperands& o, int64_t first, int64_t last, float* sums) {
-  type == DType::kBF16 ? layer_norm_columns<BFloat16>(o, first, last, sums)
-                       : layer_norm_columns<float>(o, first, last, sums);
+  by_type(type, [&](auto sample) { layer_norm_columns<decltype(sample)>(o, first, last, sums); });
 }
 void rms_norm_dweight(DType type, const NormOperands& o, int64_t first, int64_t last, float* sums) {
-  type == DType::kBF16 ? rms_norm_columns<BFloat16>(o, first, last, sums)
-                       : rms_norm_columns<float>(o, first, last, sums);
+  by_type(type, [&](auto sample) { rms_norm_columns<decltype(sample)>(o, first, last, sums); });
 }
 void linear_dbias(DType type, const NormOperands& o, int64_t first, int64_t last, float* sums) {
-  type == DType::kBF16 ? bias_columns<BFloat16>(o, first, last, sums)
-                       : bias_columns<float>(o, first, last, sums);
+  by_type(type, [&](auto sample) { bias_columns<decltype(sample)>(o, first, last, sums); });
 }
 
 }  // namespace

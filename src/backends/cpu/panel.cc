@@ -8,8 +8,8 @@
 // After foreach_target.h:
 #include "backends/cpu/panel_vector.h"
 
-#include "backends/cpu/bfloat16.h"
 #include "base/errors.h"
+#include "base/float16.h"
 
 #include <cstring>
 
@@ -23,7 +23,7 @@ HWY_EXPORT(FinishRow);
 constexpr int64_t kParallelElements = 32 * 1024;
 
 void check_dtype(DType dtype) {
-  require(dtype == DType::kF32 || dtype == DType::kBF16, "a panel of {} elements", dtype_name(dtype));
+  require(dtype == DType::kF32 || is_half(dtype), "a panel of {} elements", dtype_name(dtype));
 }
 
 }  // namespace
@@ -35,8 +35,8 @@ void widen_rows(ConstRows from, int64_t rows, int64_t columns, Rows to) {
   for (int64_t row = 0; row < rows; ++row) {
     const std::byte* source = from.from(row, 0).data;
     float* target = to.from(row, 0).f32();
-    if (from.dtype == DType::kBF16)
-      HWY_DYNAMIC_DISPATCH(WidenRow)(reinterpret_cast<const BFloat16*>(source), columns, target);
+    if (is_half(from.dtype))
+      HWY_DYNAMIC_DISPATCH(WidenRow)(source, from.dtype, columns, target);
     else
       std::memcpy(target, source, static_cast<size_t>(columns) * sizeof(float));
   }

@@ -13,8 +13,11 @@ HWY_BEFORE_NAMESPACE();
 namespace snug::cpu::HWY_NAMESPACE {
 namespace {
 
-void WidenRow(const BFloat16* from, int64_t columns, float* to) {
-  for_lanes(0, columns, [&](auto lanes) HWY_ATTR { lanes.store(lanes.load(from), to); });
+void WidenRow(const std::byte* from, DType dtype, int64_t columns, float* to) {
+  by_type(dtype, [&](auto sample) HWY_ATTR {
+    const auto* row = reinterpret_cast<const decltype(sample)*>(from);
+    for_lanes(0, columns, [&](auto lanes) HWY_ATTR { lanes.store(lanes.load(row), to); });
+  });
 }
 
 template <typename A, typename Bias>
@@ -27,23 +30,15 @@ HWY_INLINE void finish_row(const float* product, const Bias* bias, const A* resi
   });
 }
 
-template <typename A>
-HWY_INLINE void finish_row(const float* product, const std::byte* bias, DType bias_dtype,
-                           const std::byte* residual, int64_t columns, std::byte* y) {
-  if (bias_dtype == DType::kBF16)
-    finish_row(product, reinterpret_cast<const BFloat16*>(bias), reinterpret_cast<const A*>(residual),
-               columns, reinterpret_cast<A*>(y));
-  else
-    finish_row(product, reinterpret_cast<const float*>(bias), reinterpret_cast<const A*>(residual), columns,
-               reinterpret_cast<A*>(y));
-}
-
 void FinishRow(const float* product, const std::byte* bias, DType bias_dtype, const std::byte* residual,
                int64_t columns, DType dtype, std::byte* y) {
-  if (dtype == DType::kBF16)
-    finish_row<BFloat16>(product, bias, bias_dtype, residual, columns, y);
-  else
-    finish_row<float>(product, bias, bias_dtype, residual, columns, y);
+  by_type(dtype, [&](auto y_sample) HWY_ATTR {
+    using A = decltype(y_sample);
+    by_type(bias_dtype, [&](auto bias_sample) HWY_ATTR {
+      finish_row(product, reinterpret_cast<const decltype(bias_sample)*>(bias),
+                 reinterpret_cast<const A*>(residual), columns, reinterpret_cast<A*>(y));
+    });
+  });
 }
 
 }  // namespace

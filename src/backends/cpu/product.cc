@@ -4,7 +4,7 @@
 // bits of the plain one. Panel lengths depend on shapes, types and dispatch class alone.
 //
 //   f32                       oneDNN's sgemm over all rows at once, straight into the output where nothing has to be added to it afterwards
-//   bf16, any class           the weight is widened to f32 in column panels of at most kWeightPanelElements, activations in row panels
+//   bf16, f16, any class      the weight is widened to f32 in column panels of at most kWeightPanelElements, activations in row panels
 //   bf16, avx512_bf16         oneDNN multiplies bf16 directly, accumulating and returning f32
 //
 // Measured (AVX2): one panel of 4,096 rows is 2–9 % faster than eight of 512 where N or K is 1,536 or more, equal elsewhere; widening
@@ -19,6 +19,7 @@
 #include "backends/cpu/panel.h"
 #include "backends/cpu/scratch.h"
 #include "base/errors.h"
+#include "base/float16.h"
 
 namespace snug::cpu {
 namespace {
@@ -28,7 +29,7 @@ constexpr int64_t kPanelRows = 512;
 constexpr int64_t kWeightPanelElements = 8 * 1024 * 1024;
 constexpr int64_t kWeightPanelMultiple = 64;
 
-bool is_product_type(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
+bool is_product_type(DType dtype) { return dtype == DType::kF32 || is_half(dtype); }
 
 // Whether oneDNN multiplies bf16 here at all: asked once, for making a primitive takes long.
 const std::optional<std::string>& bf16_matmul_refusal() {
@@ -40,7 +41,7 @@ std::optional<std::string> type_refusal(const OpQuery& query, const Dispatch& di
   for (const auto& operands : {query.inputs, query.outputs})
     for (const OperandType& type : operands)
       if (!is_product_type(type.dtype))
-        return fmt::format("multiplies f32 and bf16, not {}", dtype_name(type.dtype));
+        return fmt::format("multiplies f32, bf16 and f16, not {}", dtype_name(type.dtype));
   if (!native) return std::nullopt;
   if (!dispatch.native_bf16_products())
     return fmt::format("bf16 products need a processor of class avx512_bf16; this run is {} ({})",
@@ -118,8 +119,8 @@ RowsScratch take_rows_scratch(const RowsShape& s, const Attributes& attributes, 
                               Scratch& scratch) {
   RowsScratch parts;
   const int64_t rows = s.panel_rows(), columns = s.panel_columns();
-  if (!s.native && s.w == DType::kBF16) parts.weight = scratch.take(Shape{columns, s.K}.bytes(DType::kF32));
-  if (!s.native && s.x == DType::kBF16) parts.x = scratch.take(Shape{rows, s.K}.bytes(DType::kF32));
+  if (!s.native && is_half(s.w)) parts.weight = scratch.take(Shape{columns, s.K}.bytes(DType::kF32));
+  if (!s.native && is_half(s.x)) parts.x = scratch.take(Shape{rows, s.K}.bytes(DType::kF32));
   if (!s.in_place()) parts.product = scratch.take(Shape{rows, columns}.bytes(DType::kF32));
   // A last, shorter panel exists when rows is no multiple of the panel.
   const std::array<int64_t, 2> panels = {rows, rows == 0 ? 0 : s.rows % rows};
@@ -201,7 +202,7 @@ class RowsTimesWeight : public Kernel {
                                                     parts_.library);
     } else {
       ConstRows x = x_.from(row, 0);
-      if (s_.x == DType::kBF16) {
+      if (is_half(s_.x)) {
         const Rows widened{parts_.x, DType::kF32, s_.K};
         widen_rows(x, rows, s_.K, widened);
         x = widened;
@@ -229,7 +230,7 @@ struct DWeightShape {
   bool left_is_d_y = false, accumulate = false, native = false;
   DType left = DType::kF32, right = DType::kF32;
 
-  bool widens() const { return !native && (left == DType::kBF16 || right == DType::kBF16); }
+  bool widens() const { return !native && (is_half(left) || is_half(right)); }
   int64_t panel_rows() const { return widens() ? std::min(M, kPanelRows) : M; }
   MatmulShape matmul(bool adds) const { return {R, C, M, true, false, left, right, DType::kF32, adds}; }
 };
@@ -258,9 +259,9 @@ struct DWeightScratch {
 
 DWeightScratch take_dweight_scratch(const DWeightShape& s, Scratch& scratch) {
   DWeightScratch parts;
-  if (s.widens() && s.left == DType::kBF16)
+  if (s.widens() && is_half(s.left))
     parts.left = scratch.take(Shape{s.panel_rows(), s.R}.bytes(DType::kF32));
-  if (s.widens() && s.right == DType::kBF16)
+  if (s.widens() && is_half(s.right))
     parts.right = scratch.take(Shape{s.panel_rows(), s.C}.bytes(DType::kF32));
   if (s.native)
     parts.library = scratch.take(std::max(Matmul::scratch_bytes(s.matmul(false)),

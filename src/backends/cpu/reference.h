@@ -2,8 +2,8 @@
 // shape
 //
 // The reference is the meaning of docs/operations.md in code: single-threaded, every rounding where the page
-// says it, sums in f64. It accepts activations of f64 (gradient checks: every f32 and bf16 operand is f64
-// then), f32 and bf16. A family's file defines
+// says it, sums in f64. It accepts activations of f64 (gradient checks: every floating operand is f64
+// then), f32, bf16 and f16. A family's file defines
 //
 //   struct Add {
 //     template <typename A> static void run(const Call& call, bool overwrite);   // A: the activation type
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "backends/cpu/bfloat16.h"
+#include "backends/cpu/float16.h"
 #include "backends/cpu/kernel.h"
 #include "base/errors.h"
 
@@ -38,12 +39,15 @@ using Statistic = Compute<A>;
 inline double load(double x) { return x; }
 inline float load(float x) { return x; }
 inline float load(BFloat16 x) { return widen(x); }
+inline float load(Float16 x) { return widen(x); }
 
 // Rounds to the stored type: once, to nearest even.
 template <typename A>
 A store(double x) {
   if constexpr (std::is_same_v<A, BFloat16>)
     return narrow_nearest_even(static_cast<float>(x));
+  else if constexpr (std::is_same_v<A, Float16>)
+    return narrow_to_f16(static_cast<float>(x));
   else
     return static_cast<A>(x);
 }
@@ -59,6 +63,7 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, double>) return DType::kF64;
   if constexpr (std::is_same_v<T, float>) return DType::kF32;
   if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, Float16>) return DType::kF16;
   if constexpr (std::is_same_v<T, int32_t>) return DType::kI32;
   if constexpr (std::is_same_v<T, uint32_t>) return DType::kU32;
   if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
@@ -140,8 +145,8 @@ DType activation_dtype(std::span<const OperandType> inputs, std::span<const Oper
 template <typename Op>
 std::optional<std::string> refusal(const OpQuery& query, const Dispatch&) {
   const DType dtype = activation_dtype<Op>(query.inputs, query.outputs);
-  if (dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16) return std::nullopt;
-  return fmt::format("the reference computes f64, f32 and bf16, not {}", dtype_name(dtype));
+  if (is_floating(dtype)) return std::nullopt;
+  return fmt::format("the reference computes f64, f32, bf16 and f16, not {}", dtype_name(dtype));
 }
 
 template <typename Op>
@@ -164,6 +169,8 @@ std::unique_ptr<Kernel> make(const Binding& binding) {
       return std::make_unique<FunctionKernel>(&Op::template run<float>, binding);
     case DType::kBF16:
       return std::make_unique<FunctionKernel>(&Op::template run<BFloat16>, binding);
+    case DType::kF16:
+      return std::make_unique<FunctionKernel>(&Op::template run<Float16>, binding);
     default:
       throw_internal("{}: no reference for this element type", binding.name);
   }

@@ -210,7 +210,7 @@ struct NarrowWeight {
       if constexpr (std::is_same_v<A, BFloat16>)
         w[i] = narrow_weight(master[i]);
       else
-        w[i] = master[i];
+        w[i] = store<A>(master[i]);
     }
   }
 };

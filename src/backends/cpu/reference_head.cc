@@ -1,7 +1,7 @@
 // Reference kernels: the head and the loss, one row of logits at a time.
 //
-// loss = inverse_tokens · Σ (lse − logit[target]) over supervised rows;  d_logits = inverse_tokens · (softmax
-// − onehot), rows of zeros where nothing is supervised. Logits and their gradients are rounded to f32, as the
+// loss = inverse_tokens · Σ (lse − logit[target]) over supervised rows;  d_logits = inverse_tokens · loss_scale ·
+// (softmax − onehot), rows of zeros where nothing is supervised. Logits and their gradients are rounded to f32, as the
 // plain decomposition stores them.
 #include <algorithm>
 #include <cmath>
@@ -37,6 +37,14 @@ bool supervised(const Call& call, int32_t target, int64_t vocabulary) {
   return target != kIgnored;
 }
 
+// inverse_tokens · loss_scale, of which the second may be absent.
+template <typename S>
+double gradient_factor(const Call& call, size_t inverse_tokens) {
+  const double inverse = *call.input<S>(inverse_tokens);
+  return call.attributes.integer_or("scaled", 0) != 0 ? inverse * double{*call.input<S>(inverse_tokens + 1)}
+                                                      : inverse;
+}
+
 struct HeadLoss {
   static int64_t scratch_elements(const OpQuery& query) { return query.inputs[1].shape.dim(0); }
   template <typename A>
@@ -64,7 +72,7 @@ struct HeadLossGradient {
     using S = Statistic<A>;
     const A *x = call.input<A>(0), *w = call.input<A>(1);
     const int32_t* targets = call.input<int32_t>(2);
-    const double inverse_tokens = *call.input<S>(3);
+    const double inverse_tokens = *call.input<S>(3), factor = gradient_factor<S>(call, 3);
     A* d_x = call.output<A>(1);
     const int64_t vocabulary = call.input_shape(1).dim(0), channels = call.input_shape(1).dim(1);
     S* d_w = call.attributes.integer_or("dweight", 0) != 0 ? call.output<S>(2) : nullptr;
@@ -78,7 +86,7 @@ struct HeadLossGradient {
         sum += lse - logits[targets[row]];
         for (int64_t v = 0; v < vocabulary; ++v) {
           const double d_logit =
-              store<S>(inverse_tokens * (std::exp(logits[v] - lse) - (v == targets[row] ? 1.0 : 0.0)));
+              store<S>(factor * (std::exp(logits[v] - lse) - (v == targets[row] ? 1.0 : 0.0)));
           for (int64_t c = 0; c < channels; ++c) {
             gradient[c] += d_logit * double{load(w[v * channels + c])};
             if (d_w != nullptr)
@@ -112,7 +120,7 @@ struct CrossEntropyBackward {
   static void run(const Call& call, bool) {
     const A* logits = call.input<A>(0);
     const int32_t* targets = call.input<int32_t>(1);
-    const double inverse_tokens = *call.input<A>(2);
+    const double factor = gradient_factor<A>(call, 2);
     A* d_logits = call.output<A>(0);
     const int64_t vocabulary = call.input_shape(0).last();
     for (int64_t row = 0, rows = call.input_shape(0).rows(); row < rows; ++row) {
@@ -121,19 +129,19 @@ struct CrossEntropyBackward {
       const double lse = counts ? log_sum_exp(from, vocabulary) : 0;
       for (int64_t v = 0; v < vocabulary; ++v)
         d_logits[row * vocabulary + v] =
-            counts ? store<A>(inverse_tokens * (std::exp(from[v] - lse) - (v == targets[row] ? 1.0 : 0.0)))
+            counts ? store<A>(factor * (std::exp(from[v] - lse) - (v == targets[row] ? 1.0 : 0.0)))
                    : A{0};
     }
   }
 };
 
-// Logits are stored in f32 whatever A is: bf16 logits do not exist.
+// Logits are stored in f32 whatever A is: logits of 16 bits do not exist.
 template <typename Op>
 struct FloatLogits : Op {
   template <typename A>
   static void run(const Call& call, bool overwrite) {
-    if constexpr (std::is_same_v<A, BFloat16>)
-      throw_internal("{}: logits are bf16, expected f32", call.name);
+    if constexpr (!std::is_same_v<A, Statistic<A>>)
+      throw_internal("{}: logits are {}, expected f32", call.name, dtype_name(dtype_of<A>()));
     else
       Op::template run<A>(call, overwrite);
   }

@@ -45,15 +45,19 @@ struct UpdateControl {
     const S* hyperparameters = call.input<S>(0);
     S* control = call.output<S>(0);
     const double limit = number(call.attributes, "max_grad_norm");
+    // Gradients come multiplied by the loss scale: adamw's factor takes it away with the clipping.
+    const bool scaled = call.attributes.integer_or("scaled", 0) != 0;
+    const double scale = scaled ? double{*call.input<S>(1)} : 1.0;
+    const size_t first_sum = scaled ? 2 : 1;
     double sum = 0;
     int64_t first = -1;
-    for (size_t i = 1; i < call.inputs.size(); ++i) {
+    for (size_t i = first_sum; i < call.inputs.size(); ++i) {
       const double s = *call.input<double>(i);
-      if (first < 0 && !std::isfinite(s)) first = static_cast<int64_t>(i) - 1;
+      if (first < 0 && !std::isfinite(s)) first = static_cast<int64_t>(i - first_sum);
       sum += s;
     }
-    const double norm = std::sqrt(sum);
-    control[kClip] = static_cast<S>(limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0);
+    const double norm = std::sqrt(sum) / scale;
+    control[kClip] = static_cast<S>((limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0) / scale);
     control[kApply] = hyperparameters[kLossIsFinite] != 0 && first < 0 ? S{1} : S{0};
     control[kNorm] = static_cast<S>(norm);
     control[kFirstNonFinite] = static_cast<S>(first);
@@ -164,7 +168,10 @@ struct Adamw {
           call.input<uint32_t>(AdamwPositions(call.attributes, call.outputs[1].type.dtype).randomness),
           call.attributes.integer("stream"));
     A* weight = call.output<A>(0);
-    BFloat16* copy = call.attributes.integer_or("narrow", 0) != 0 ? call.output<BFloat16>(4) : nullptr;
+    const bool narrow = call.attributes.integer_or("narrow", 0) != 0;
+    const bool in_f16 = narrow && call.outputs.at(4).type.dtype == DType::kF16;
+    BFloat16* copy = narrow && !in_f16 ? call.output<BFloat16>(4) : nullptr;
+    Float16* copy_f16 = in_f16 ? call.output<Float16>(4) : nullptr;
     const int64_t elements = call.output_shape(0).elements();
     for (int64_t first = 0; first < elements; first += kMomentBlock) {
       S ms[kMomentBlock] = {}, vs[kMomentBlock] = {};
@@ -180,6 +187,7 @@ struct Adamw {
         const S after = store_weight(call, weight, i, value, draws);
         if (std::memcmp(&before, &after, sizeof(S)) != 0) moved = 1;
         if (copy != nullptr) copy[i] = narrow_weight(static_cast<float>(value));
+        if (copy_f16 != nullptr) copy_f16[i] = narrow_to_f16(static_cast<float>(value));
       }
       m_of.write(first, ms,
                  [&](int64_t i) { return draws->moments.word(static_cast<uint64_t>(i)) & 0xFFFF; });
@@ -200,6 +208,13 @@ struct Adamw {
     return weight[i] = value;
   }
   static bool is_split(const Call& call) { return call.attributes.integer_or("split", 0) != 0; }
+  // An f16 weight is the copy of a whole master: shape rules give no such operation.
+  static float load_weight(const Call& call, const Float16*, int64_t) {
+    throw_internal("{}: the master is f16, expected f32", call.name);
+  }
+  static float store_weight(const Call& call, Float16*, int64_t, float, const Draws&) {
+    throw_internal("{}: the master is f16, expected f32", call.name);
+  }
   static float load_weight(const Call& call, const BFloat16* weight, int64_t i) {
     if (!is_split(call)) return widen(weight[i]);
     uint16_t low;

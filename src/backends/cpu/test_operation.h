@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/cpu/bfloat16.h"
+#include "backends/cpu/float16.h"
 #include "backends/cpu/kernel.h"
 #include "base/errors.h"
 
@@ -82,6 +83,9 @@ class TestTensor {
       case DType::kBF16:
         reinterpret_cast<BFloat16*>(data())[i] = narrow_nearest_even(static_cast<float>(value));
         return;
+      case DType::kF16:
+        reinterpret_cast<Float16*>(data())[i] = narrow_to_f16(static_cast<float>(value));
+        return;
       case DType::kI32:
         reinterpret_cast<int32_t*>(data())[i] = static_cast<int32_t>(value);
         return;
@@ -103,6 +107,8 @@ class TestTensor {
         return reinterpret_cast<const float*>(data())[i];
       case DType::kBF16:
         return widen(reinterpret_cast<const BFloat16*>(data())[i]);
+      case DType::kF16:
+        return widen(reinterpret_cast<const Float16*>(data())[i]);
       case DType::kI32:
         return reinterpret_cast<const int32_t*>(data())[i];
       case DType::kU32:

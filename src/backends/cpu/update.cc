@@ -91,7 +91,10 @@ AdamwOperands adamw_operands(const Binding& binding) {
     operands.stochastic_weight = binding.attributes.word_or("rounding", "nearest") == "stochastic";
   } else {
     operands.weight = weight.as<float>();
-    if (binding.attributes.integer_or("narrow", 0) != 0) operands.copy = binding.outputs.at(4).as<BFloat16>();
+    if (binding.attributes.integer_or("narrow", 0) != 0) {
+      operands.copy = binding.outputs.at(4).data;
+      operands.copy_type = binding.outputs.at(4).type.dtype;
+    }
   }
   if (m.type.dtype == DType::kF32) {
     operands.m = m.as<float>();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -83,9 +84,10 @@ struct UpdateDraws {
 
 // The arrays of one AdamW step; all but the gradient are changed in place.
 struct AdamwOperands {
-  // f32 with its bf16 `copy` or without; else bf16 in `narrow`, with its 16 low bits in `low` or, without a master, alone.
+  // f32 with its `copy` in bf16 or f16, or without; else bf16 in `narrow`, with its 16 low bits in `low` or, without a master, alone.
   float* weight = nullptr;
-  BFloat16* copy = nullptr;
+  std::byte* copy = nullptr;
+  DType copy_type = DType::kF32;  // kF32 without one
   BFloat16* narrow = nullptr;
   uint16_t* low = nullptr;
   bool stochastic_weight = false;  // how a bf16 weight without a master is rounded

@@ -112,10 +112,11 @@ HWY_INLINE WordVector low_half_of(WordVector word) { return hn::And(word, hn::Se
 
 // Forms of the weight. `store` returns what differs in the stored bits.
 
-// f32, with its bf16 copy or without.
+// f32, with a copy in 16 bits or without.
+template <typename Copy>
 struct WholeWeight {
   float* weight;
-  BFloat16* copy;
+  Copy* copy;
 
   template <typename Lanes>
   HWY_INLINE FloatVector load(Lanes lanes) const {
@@ -321,7 +322,11 @@ HWY_INLINE bool with_operands(const AdamwOperands& o, const Words* draws, const 
   const auto with = [&](const auto& weight) {
     return o.gradient != nullptr ? body(weight, o.gradient) : body(weight, o.narrow_gradient);
   };
-  if (o.weight != nullptr) return with(WholeWeight{o.weight, o.copy});
+  if (o.weight != nullptr)
+    return by_type(o.copy_type, [&](auto sample) {
+      using Copy = decltype(sample);
+      return with(WholeWeight<Copy>{o.weight, reinterpret_cast<Copy*>(o.copy)});
+    });
   if (o.low != nullptr) return with(SplitWeight{o.narrow, o.low});
   return with(RoundedWeight{o.narrow, o.stochastic_weight ? draws : nullptr});
 }

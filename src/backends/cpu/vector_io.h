@@ -1,7 +1,8 @@
-// backends/cpu/vector_io.h — f32 and bf16 elements as f32 vectors, whole or ragged
+// backends/cpu/vector_io.h — f32, bf16 and f16 elements as f32 vectors, whole or ragged
 //
-// Included once per Highway target, after <hwy/foreach_target.h>. Arithmetic is in f32; bf16 is widened when
-// loaded and rounded to nearest even when stored, NaN kept (Highway 1.0.3's own conversion truncates). A
+// Included once per Highway target, after <hwy/foreach_target.h>. Arithmetic is in f32; bf16 and f16 are widened
+// when loaded and rounded to nearest even when stored, NaN kept (Highway 1.0.3's own conversion to bf16 truncates;
+// to f16 it is the processor's). A
 // ragged end is computed in the same vector instructions as the rest, so an element's bits do not depend on
 // where a range begins or ends.
 #if defined(SNUG_BACKENDS_CPU_VECTOR_IO_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,8 +16,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/cpu/bfloat16.h"
+#include "backends/cpu/float16.h"
+#include "base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace snug::cpu::HWY_NAMESPACE {
@@ -30,11 +34,24 @@ using WordVector = hn::Vec<WordTag>;
 
 constexpr int64_t kLanes = HWY_MAX_BYTES / 4;
 
+// Calls body with a value of the stored type, f32, bf16 or f16; returns what it returns.
+template <typename Body>
+HWY_INLINE auto by_type(DType stored, const Body& body) {
+  if (stored == DType::kBF16) return body(BFloat16());
+  if (stored == DType::kF16) return body(Float16());
+  return body(float());
+}
+
 HWY_INLINE FloatVector load_vector(const float* from) { return hn::LoadU(FloatTag(), from); }
 HWY_INLINE FloatVector load_vector(const BFloat16* from) {
   const hn::Rebind<uint16_t, FloatTag> halves;
   const auto bits = hn::LoadU(halves, reinterpret_cast<const uint16_t*>(from));
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(WordTag(), bits)));
+}
+
+HWY_INLINE FloatVector load_vector(const Float16* from) {
+  const hn::Rebind<hwy::float16_t, FloatTag> halves;
+  return hn::PromoteTo(FloatTag(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 
 // Bits of the nearest bf16 in the low half of each lane.
@@ -67,12 +84,24 @@ HWY_INLINE void store_low_halves(WordVector bits, BFloat16* to) {
 
 HWY_INLINE void store_vector(FloatVector x, float* to) { hn::StoreU(x, FloatTag(), to); }
 HWY_INLINE void store_vector(FloatVector x, BFloat16* to) { store_low_halves(nearest_even_bits(x), to); }
+HWY_INLINE void store_vector(FloatVector x, Float16* to) {
+  const hn::Rebind<hwy::float16_t, FloatTag> halves;
+  hn::StoreU(hn::DemoteTo(halves, x), halves, reinterpret_cast<hwy::float16_t*>(to));
+}
+// As a weight that is trained: bf16 follows narrow_weight, f16 is the nearest, f32 is kept.
+HWY_INLINE void store_weight_vector(FloatVector x, BFloat16* to) {
+  store_low_halves(narrow_weight_bits(x), to);
+}
+HWY_INLINE void store_weight_vector(FloatVector x, Float16* to) { store_vector(x, to); }
+HWY_INLINE void store_weight_vector(FloatVector x, float* to) { store_vector(x, to); }
 
 // What an element stored as A would read back as.
 template <typename A>
 HWY_INLINE FloatVector rounded_vector(FloatVector x) {
-  if constexpr (sizeof(A) == 2)
+  if constexpr (std::is_same_v<A, BFloat16>)
     return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(nearest_even_bits(x)));
+  else if constexpr (std::is_same_v<A, Float16>)
+    return hn::PromoteTo(FloatTag(), hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatTag>(), x));
   else
     return x;
 }
@@ -89,8 +118,9 @@ struct AllLanes {
   HWY_INLINE void store(FloatVector x, T* to) const {
     store_vector(x, to + at);
   }
-  HWY_INLINE void store_weight(FloatVector x, BFloat16* to) const {
-    store_low_halves(narrow_weight_bits(x), to + at);
+  template <typename W>
+  HWY_INLINE void store_weight(FloatVector x, W* to) const {
+    store_weight_vector(x, to + at);
   }
   // x in lanes that count, 0 beyond.
   HWY_INLINE FloatVector select(FloatVector x) const { return x; }
@@ -112,10 +142,11 @@ struct FirstLanes {
     store_vector(x, padded);
     std::memcpy(to + at, padded, static_cast<size_t>(count) * sizeof(T));
   }
-  HWY_INLINE void store_weight(FloatVector x, BFloat16* to) const {
-    BFloat16 padded[kLanes];
-    store_low_halves(narrow_weight_bits(x), padded);
-    std::memcpy(to + at, padded, static_cast<size_t>(count) * sizeof(BFloat16));
+  template <typename W>
+  HWY_INLINE void store_weight(FloatVector x, W* to) const {
+    W padded[kLanes];
+    store_weight_vector(x, padded);
+    std::memcpy(to + at, padded, static_cast<size_t>(count) * sizeof(W));
   }
   // x in lanes that count, 0 beyond.
   HWY_INLINE FloatVector select(FloatVector x) const {
