@@ -32,7 +32,9 @@ OpCase sum_squares_case(std::string name, Shape shape) {
             .inputs = {"g"},
             .outputs = {{"s", Element::kDouble, {1}}},
             .tolerance_f32 = 0,
-            .tolerance_bf16 = 0}}};
+            .tolerance_bf16 = 0}},
+          {},
+          {DType::kF32, DType::kBF16}};
 }
 
 // `scale` 0: gradients are not scaled.
