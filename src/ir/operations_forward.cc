@@ -50,7 +50,7 @@ constexpr AttributeSpec kFp8EncodeAttributes[] = {{"block", Type::kInteger},
                                                   {"format", Type::kWord, true, "e4m3|e5m2"}};
 constexpr AttributeSpec kFp8DecodeAttributes[] = {{"block", Type::kInteger},
                                                   {"format", Type::kWord, true, "e4m3|e5m2"},
-                                                  {"out", Type::kWord, true, "f32|bf16"}};
+                                                  {"out", Type::kWord, true, "f32|bf16|f16"}};
 constexpr AttributeSpec kHeadLossAttributes[] = {{"chunk", Type::kInteger}};
 
 Aliases may_first(const Attributes&, Inputs) { return {{0, 0, false}}; }

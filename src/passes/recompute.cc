@@ -15,7 +15,9 @@ bool is_compressed(Retention retention) {
 }
 
 // What fp8_decode makes.
-bool is_activation_type(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
+bool is_activation_type(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
 
 class Recompute {
  public:

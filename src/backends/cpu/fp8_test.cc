@@ -164,7 +164,7 @@ TEST_P(Fp8, WhatIsNotFiniteStaysSo) {
   const Encoded found = encode({kInfinity, 1, -kInfinity, nan, 448});
   EXPECT_EQ(found.scales, std::vector<double>{is_e4m3() ? 1 : 0x1p-7});
   EXPECT_EQ(found.codes[3], 0x7F);
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     const std::vector<double> back = decode(found, type);
     EXPECT_FALSE(std::isfinite(back[0]) || std::isfinite(back[2]) || std::isfinite(back[3]));
     EXPECT_EQ(back[1], 1);
@@ -182,6 +182,7 @@ TEST_P(Fp8, DecodesWithinTheRangeOfTheType) {
   const Encoded found = encode({f32, -f32, 1});
   EXPECT_EQ(decode(found), (std::vector<double>{f32, -f32, 0}));
   EXPECT_EQ(decode(found, DType::kBF16), (std::vector<double>{bf16, -bf16, 0}));
+  EXPECT_EQ(decode(found, DType::kF16), (std::vector<double>{65504, -65504, 0}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Implementations, Fp8,

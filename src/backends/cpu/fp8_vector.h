@@ -96,7 +96,7 @@ HWY_INLINE void encode_blocks(const A* x, uint8_t* codes, float* scales, int64_t
 
 template <typename A>
 constexpr float largest_of() {
-  return std::is_same_v<A, BFloat16> ? 0x1.FEp127F : FLT_MAX;
+  return std::is_same_v<A, BFloat16> ? 0x1.FEp127F : std::is_same_v<A, Float16> ? 65504.0F : FLT_MAX;
 }
 
 template <const Fp8Format& kFormat, typename A>
@@ -130,22 +130,18 @@ HWY_INLINE void decode_blocks(const uint8_t* codes, const float* scales, A* y, i
 
 template <const Fp8Format& kFormat>
 void encode(const Fp8Operands& o, int64_t first, int64_t last) {
-  if (o.activation == DType::kBF16)
-    encode_blocks<kFormat>(reinterpret_cast<const BFloat16*>(o.numbers), o.codes, o.scales, o.elements,
-                           o.block, first, last);
-  else
-    encode_blocks<kFormat>(reinterpret_cast<const float*>(o.numbers), o.codes, o.scales, o.elements, o.block,
-                           first, last);
+  by_type(o.activation, [&](auto number) {
+    encode_blocks<kFormat>(reinterpret_cast<const decltype(number)*>(o.numbers), o.codes, o.scales,
+                           o.elements, o.block, first, last);
+  });
 }
 
 template <const Fp8Format& kFormat>
 void decode(const Fp8Operands& o, int64_t first, int64_t last) {
-  if (o.activation == DType::kBF16)
-    decode_blocks<kFormat>(o.codes, o.scales, reinterpret_cast<BFloat16*>(o.numbers), o.elements, o.block,
-                           first, last);
-  else
-    decode_blocks<kFormat>(o.codes, o.scales, reinterpret_cast<float*>(o.numbers), o.elements, o.block, first,
-                           last);
+  by_type(o.activation, [&](auto number) {
+    decode_blocks<kFormat>(o.codes, o.scales, reinterpret_cast<decltype(number)*>(o.numbers), o.elements,
+                           o.block, first, last);
+  });
 }
 
 void encode_e4m3(const Fp8Operands& o, int64_t first, int64_t last) { encode<kE4M3>(o, first, last); }

@@ -66,6 +66,8 @@ template <typename A>
 double largest_number() {
   if constexpr (std::is_same_v<A, BFloat16>)
     return widen(BFloat16{0x7F7F});
+  else if constexpr (std::is_same_v<A, Float16>)
+    return widen(Float16{0x7BFF});
   else
     return std::numeric_limits<A>::max();
 }
