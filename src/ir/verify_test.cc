@@ -101,7 +101,7 @@ TEST(Verify, RefusesWrongTypesAndAttributes) {
   EXPECT_THAT(refusal("graph g\nstate %m : i32[4] optimizer_state\n%m = fill() {value=0.0} @load name=m\n"),
               HasSubstr("%m is i32[4], expected f32, bf16 or u8"));
   EXPECT_THAT(refusal("graph g\nstate %w : u8[4] weights\n%w = read_tensor() @load name=w\n"),
-              HasSubstr("%w is u8[4], expected f32 or bf16"));
+              HasSubstr("%w is u8[4], expected f32, bf16 or f16"));
   EXPECT_THAT(refusal("graph g\nstate %m : f32[4] optimizer_state\nwrite_tensor(%m) @update name=m\n"),
               HasSubstr("the host works in load and save only"));
 }
