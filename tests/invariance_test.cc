@@ -66,7 +66,10 @@ void draw(uint64_t seed, const Base& base, CompileOptions& options, std::functio
     return chosen;
   };
   options.master_weights = one_of(2) == 0 ? MasterWeights::kSplit : MasterWeights::kFull;
-  if (base.accumulation == 1 && one_of(2) == 0) options.update_placement = UpdatePlacement::kInBackward;
+  // What goes with fp16: masters whole, the update after the backward.
+  const bool is_f16 = base.precision == Precision::kF16;
+  if (is_f16) options.master_weights = MasterWeights::kFull;
+  if (base.accumulation == 1 && one_of(2) == 0 && !is_f16) options.update_placement = UpdatePlacement::kInBackward;
   for (std::string_view pass : optional_passes())
     if (one_of(4) == 0) options.disabled_passes.emplace_back(pass);
   if (one_of(3) != 0) rewrite = [layout_seed = random()](Plan& plan) { shuffled_layout(plan, layout_seed); };
