@@ -13,6 +13,14 @@ namespace {
 
 double seconds_of(const BudgetPlan& plan) { return plan.compiled.report.update_seconds; }
 
+// Weights, masters and moments: held at every moment of every plan.
+Bytes state_of(const CompileReport& report) {
+  Bytes state;
+  for (Category category : {Category::kWeights, Category::kMasterWeights, Category::kOptimizerState})
+    state += report.peak.categories[static_cast<size_t>(category)];
+  return state;
+}
+
 }  // namespace
 
 OuterSearch::OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target,
@@ -56,6 +64,8 @@ VariantPlan OuterSearch::within(Bytes arena_budget, const RecomputePolicy& polic
   };
   for (size_t variant : by_bound_) {
     if (!is_better(keep_all(variant).update_seconds, variant)) continue;
+    // Nothing of it can fit, and another one needs less.
+    if (!variants_[variant].may_be_smallest && state_of(keep_all(variant)) > arena_budget) continue;
     BudgetPlan plan = plan_of(variant, arena_budget, policy);
     std::optional<VariantPlan>& rival = plan.fits ? best : smallest;
     bool takes_over;

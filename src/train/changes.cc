@@ -149,6 +149,8 @@ Bytes fixed_bytes(const Prepared& run) {
 
 std::vector<Change> changes_that_help(const Prepared& run) {
   if (run.kind != RunKind::kTrain) return {};
+  // What lies outside the arena is too much already.
+  if (peak_with_arena(Bytes(0), run.reserve) > run.budget) return {};
   std::vector<Change> changes;
   bool fits = false;
   const auto add = [&](const std::string& description, const RunOptions& options) {
