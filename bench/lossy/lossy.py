@@ -18,6 +18,8 @@ FORMS = [
     ("fp32", [], None),
     ("bf16 moments", ["--optim", "adamw_bf16"], "fp32"),
     ("8-bit moments", ["--optim", "adamw_8bit"], "fp32"),
+    ("bf16 gradients", ["--gradients", "bf16"], "fp32"),
+    ("activations in 8 bits", ["--recompute", "compress"], "fp32"),
     ("bf16", ["--precision", "bf16"], "fp32"),
     ("bf16, bf16 moments", ["--precision", "bf16", "--optim", "adamw_bf16"], "bf16"),
     ("bf16, 8-bit moments", ["--precision", "bf16", "--optim", "adamw_8bit"], "bf16"),

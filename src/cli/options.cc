@@ -133,6 +133,14 @@ OptionInfo choice(std::string name, T RunOptions::*field, std::vector<std::pair<
   return info;
 }
 
+// A switch for one precision. Turned off it leaves another precision alone: configurations have "bf16: true, fp16: false".
+std::function<void(RunOptions&, bool)> precision_switch(Precision precision) {
+  return [precision](RunOptions& o, bool on) {
+    if (on) o.precision = precision;
+    if (!on && o.precision == precision) o.precision = Precision::kF32;
+  };
+}
+
 // A second name that sets another option to a fixed value, the way Hugging Face users write it.
 OptionInfo shorthand(std::string name, OptionInfo info, std::function<void(RunOptions&, bool)> apply) {
   info.name = std::move(name);
@@ -366,9 +374,9 @@ std::vector<OptionInfo> make_options() {
        .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master weights and sums. "
                "fp16: likewise, with a dynamic loss scale."}));
   add(shorthand("bf16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision bf16."},
-                [](RunOptions& o, bool on) { o.precision = on ? Precision::kBF16 : Precision::kF32; }));
+                precision_switch(Precision::kBF16)));
   add(shorthand("fp16", {.group = memory, .commands = kModelCommands, .help = "Same as --precision fp16."},
-                [](RunOptions& o, bool on) { o.precision = on ? Precision::kF16 : Precision::kF32; }));
+                precision_switch(Precision::kF16)));
   {
     OptionInfo info{.group = memory,
                     .value = "POLICY",
@@ -562,7 +570,7 @@ std::vector<OptionInfo> make_options() {
                     .value = "POINT",
                     .commands = kInspect,
                     .help =
-                        "What to print: forward, a pass (differentiate, cast, accumulate, recompute, fuse, "
+                        "What to print: forward, a pass (cast, differentiate, scale_loss, recompute, fuse, accumulate, "
                         "narrow_gradients, update_in_backward, in_place), final, "
                         "schedule, layout, kernels or plan.",
                     .saved = false};

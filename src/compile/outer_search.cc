@@ -54,6 +54,9 @@ void OuterSearch::forget(size_t variant) {
 }
 
 VariantPlan OuterSearch::within(Bytes arena_budget, const RecomputePolicy& policy) {
+  // Where nothing fits, one of those is the answer; without one every variant is.
+  const bool some_may_be_smallest =
+      std::any_of(variants_.begin(), variants_.end(), [](const Variant& v) { return v.may_be_smallest; });
   std::optional<VariantPlan> best, smallest;
   double bound = std::numeric_limits<double>::infinity();
   // Whether `seconds` of a variant would make it the answer.
@@ -65,7 +68,9 @@ VariantPlan OuterSearch::within(Bytes arena_budget, const RecomputePolicy& polic
   for (size_t variant : by_bound_) {
     if (!is_better(keep_all(variant).update_seconds, variant)) continue;
     // Nothing of it can fit, and another one needs less.
-    if (!variants_[variant].may_be_smallest && state_of(keep_all(variant)) > arena_budget) continue;
+    if (some_may_be_smallest && !variants_[variant].may_be_smallest &&
+        state_of(keep_all(variant)) > arena_budget)
+      continue;
     BudgetPlan plan = plan_of(variant, arena_budget, policy);
     std::optional<VariantPlan>& rival = plan.fits ? best : smallest;
     bool takes_over;

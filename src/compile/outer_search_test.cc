@@ -110,6 +110,21 @@ TEST_P(OneRun, ForgettingChangesNoAnswer) {
   }
 }
 
+// What cannot fit by its state alone is not priced where another variant is known to need less; alone it is still answered.
+TEST_P(OneRun, HopelessVariantsAreNotPriced) {
+  ASSERT_EQ(variants_.size(), 2u);
+  variants_.back().may_be_smallest = false;
+  OuterSearch both(model_, variants_, target_, OuterSearch::Prices::kKeep);
+  const VariantPlan found = both.within(Bytes(1), kOptimal);
+  EXPECT_EQ(found.variant, 0u);
+  EXPECT_TRUE(both.search(0).is_priced());
+  EXPECT_FALSE(both.search(1).is_priced());
+  OuterSearch alone(model_, std::span(variants_).last(1), target_, OuterSearch::Prices::kKeep);
+  const VariantPlan only = alone.within(Bytes(1), kOptimal);
+  EXPECT_FALSE(only.plan.fits);
+  EXPECT_GT(only.plan.compiled.report.arena, Bytes(1));
+}
+
 // A policy that needs no budget leaves the other choices open.
 TEST_P(OneRun, NamedPoliciesAreFittedByTheOtherChoices) {
   const RecomputePolicy block{.kind = RecomputePolicy::Kind::kBlock};

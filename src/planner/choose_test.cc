@@ -45,6 +45,19 @@ std::vector<Case> cases() {
   };
 }
 
+// Of a planner with a thousand bytes outside its graph: the choice fits, costs what it says, and is near its bound.
+void expect_sound(Planner& planner, const Choice& choice, Bytes budget, const Graph& graph,
+                  bool accumulates) {
+  EXPECT_LE(choice.bound_seconds, choice.seconds);
+  EXPECT_LE(choice.gap(), 0.02);
+  // Judged by what the planner had no part in.
+  const Bytes truth = true_peak(graph, choice.retentions, finish(accumulates)) + Bytes(1000);
+  EXPECT_LE(truth, choice.peak);
+  EXPECT_GE(truth + Bytes(4096), choice.peak);
+  EXPECT_LE(choice.peak, budget);
+  EXPECT_NEAR(planner.outcome(choice.retentions).seconds, choice.seconds, 1e-9);
+}
+
 TEST(Planner, FitsIsMonotoneAndNeverSlowerThanANamedPolicy) {
   for (const Case& each : cases()) {
     SCOPED_TRACE(each.name);
@@ -61,14 +74,7 @@ TEST(Planner, FitsIsMonotoneAndNeverSlowerThanANamedPolicy) {
       ASSERT_TRUE(choice.has_value()) << step;
       EXPECT_LE(choice->seconds, last);
       last = choice->seconds;
-      EXPECT_LE(choice->bound_seconds, choice->seconds);
-      EXPECT_LE(choice->gap(), 0.02);
-      // Judged by what the planner had no part in; the thousand bytes outside are not of this graph.
-      const Bytes truth = true_peak(graph, choice->retentions, finish(each.accumulates)) + Bytes(1000);
-      EXPECT_LE(truth, choice->peak);
-      EXPECT_GE(truth + Bytes(4096), choice->peak);
-      EXPECT_LE(choice->peak, budget);
-      EXPECT_NEAR(planner.outcome(choice->retentions).seconds, choice->seconds, 1e-9);
+      expect_sound(planner, *choice, budget, graph, each.accumulates);
     }
     EXPECT_EQ(last, 0);
 
@@ -109,13 +115,7 @@ TEST(Planner, CompressesWhereThatIsFasterAndNeverToItsLoss) {
       ASSERT_TRUE(choice.has_value()) << step;
       EXPECT_LE(choice->seconds, last);
       last = choice->seconds;
-      EXPECT_LE(choice->bound_seconds, choice->seconds);
-      EXPECT_LE(choice->gap(), 0.02);
-      const Bytes truth = true_peak(graph, choice->retentions, finish(each.accumulates)) + Bytes(1000);
-      EXPECT_LE(truth, choice->peak);
-      EXPECT_GE(truth + Bytes(4096), choice->peak);
-      EXPECT_LE(choice->peak, budget);
-      EXPECT_NEAR(planner.outcome(choice->retentions).seconds, choice->seconds, 1e-9);
+      expect_sound(planner, *choice, budget, graph, each.accumulates);
       compressed += compressed_values(choice->retentions);
       const std::optional<Choice> other = exact.choose(budget);
       if (!other) continue;
@@ -146,7 +146,8 @@ TEST_P(PredictedMoments, AreRightToTheByte) {
   const Anatomy found = anatomy(graph);
   const Finish passes = finish();
   OpPrices prices(kTarget);
-  const PricedChain priced = priced_chain(graph, found, passes, prices, {.outside = {}, .compresses = GetParam()});
+  const PricedChain priced =
+      priced_chain(graph, found, passes, prices, {.outside = {}, .compresses = GetParam()});
   const Chain& chain = priced.chain;
   const ChainSolver solver(chain);
   const std::vector<ChainSolver::Step> steps = solver.frontier();

@@ -20,7 +20,7 @@ enum class Allowance : uint8_t {
   k8BitOptimizer,    // … kEightBit
   kBF16Gradients,    // OptimizerOptions::bf16_gradients
   kNoMasterWeights,  // MasterWeights::kNone
-  kFp8Activations,  // CompileOptions::compress_activations
+  kFp8Activations,   // CompileOptions::compress_activations
 };
 
 struct AllowanceInfo {

@@ -18,8 +18,9 @@ struct Change {
   bool fits = false;
 };
 // What of recomputation, bf16, the update inside the backward, the forms of --allow, another micro-batch with the same global batch and
-// a shorter max_length lowers the peak, alone or, where none is enough, added up until it is; fitting ones first, by rising seconds, of equal ones the more exact first. Batch
-// and length are left out where what lives at every moment exceeds the budget already: they are not the knob then.
+// a shorter max_length lowers the peak, alone or, where none is enough, added up until it is; fitting ones first, by rising seconds,
+// of equal ones the more exact first. Batch and length are left out where what lives at every moment exceeds the budget already:
+// they are not the knob then. Nothing at all where what lies outside the arena exceeds it.
 std::vector<Change> changes_that_help(const Prepared& run);
 
 // What each option that is not in use would change, alone, with micro-batch and place of the update as they were chosen: every term and,

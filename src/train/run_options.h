@@ -36,13 +36,13 @@ struct RunOptions {
   // Model
   std::string model;          // Hugging Face model directory
   bool from_scratch = false;  // initialise from config.json alone; no weights are read
-  std::optional<DType>
-      save_dtype;  // f32, bf16 or f16 for every saved tensor; default: each tensor's own type in its file
+  // f32, bf16 or f16 for every saved tensor; none: each tensor's own type in its file.
+  std::optional<DType> save_dtype;
 
   // Data
   std::vector<std::string> train_file, validation_file;  // .txt, or token shards
-  std::string
-      token_dtype;  // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32
+  // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32.
+  std::string token_dtype;
   int64_t max_length = 0;  // 0: min(1024, the model's positions)
   bool shuffle = true;
 

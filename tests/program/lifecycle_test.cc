@@ -205,7 +205,7 @@ TEST_F(Lifecycle, AliasesAndDashesMeanTheSame) {
   expect_done(training("a", {"--precision", "bf16", "--warmup_steps", "0.5"}));
   expect_done({"train", "--model-name-or-path=" + model_, "--from-scratch", "true", "--train-file", text_,
                "--output-dir", here_ / "b", "--max_steps", "3", "--block_size=32", "--micro-batch-size=2",
-               "--logging_steps=1", "--learning-rate=0.001", "--bf16", "--warmup_ratio", "0.5"});
+               "--logging_steps=1", "--learning-rate=0.001", "--bf16", "--fp16=false", "--warmup_ratio", "0.5"});
   EXPECT_TRUE(file_text(here_ / "a/model.safetensors") == file_text(here_ / "b/model.safetensors"));
 }
 

@@ -60,7 +60,7 @@ inline float fp8_inverse(float scale) {
 
 // Operands of fp8_encode and fp8_decode.
 struct Fp8Operands {
-  std::byte* numbers = nullptr;  // of type `activation`, f32 or bf16
+  std::byte* numbers = nullptr;  // of type `activation`: f32, bf16 or f16
   uint8_t* codes = nullptr;
   float* scales = nullptr;
   DType activation = DType::kF32;

@@ -174,8 +174,10 @@ struct RoundedWeight {
 
 // Forms of the moments.
 
-struct WholeMoments {
-  float *m_array, *v_array;
+// Both moments as numbers of type T.
+template <typename T>
+struct StoredMoments {
+  T *m_array, *v_array;
 
   template <typename Lanes>
   HWY_INLINE FloatVector m(Lanes lanes) const {
@@ -185,6 +187,9 @@ struct WholeMoments {
   HWY_INLINE FloatVector v(Lanes lanes) const {
     return lanes.load(v_array);
   }
+};
+
+struct WholeMoments : StoredMoments<float> {
   template <typename Lanes>
   HWY_INLINE void store(Lanes lanes, FloatVector m_next, FloatVector v_next) const {
     lanes.store(m_next, m_array);
@@ -192,18 +197,9 @@ struct WholeMoments {
   }
 };
 
-struct HalfMoments {
-  BFloat16 *m_array, *v_array;
+struct HalfMoments : StoredMoments<BFloat16> {
   const Words* draws;
 
-  template <typename Lanes>
-  HWY_INLINE FloatVector m(Lanes lanes) const {
-    return lanes.load(m_array);
-  }
-  template <typename Lanes>
-  HWY_INLINE FloatVector v(Lanes lanes) const {
-    return lanes.load(v_array);
-  }
   template <typename Lanes>
   HWY_INLINE void store(Lanes lanes, FloatVector m_next, FloatVector v_next) const {
     const WordVector word = draws->load(lanes);
@@ -341,10 +337,10 @@ HWY_INLINE bool adamw_block(const AdamwOperands& o, const AdamwScalars<float>& s
       return adamw_lanes(weight, moments, gradients, s, first, last);
     });
   };
-  if (o.m != nullptr) return with(WholeMoments{o.m, o.v});
+  if (o.m != nullptr) return with(WholeMoments{{o.m, o.v}});
   if (o.m_half != nullptr) {
     for_moments.draw(draws->moments, first, last);
-    return with(HalfMoments{o.m_half, o.v_half, &for_moments});
+    return with(HalfMoments{{o.m_half, o.v_half}, &for_moments});
   }
   const int64_t block = first / kMomentBlock, count = last - first;
   float m[kMomentBlock], v[kMomentBlock];
@@ -362,7 +358,7 @@ bool adamw_range(const AdamwOperands& o, const AdamwScalars<float>& s, const Upd
                  int64_t first, int64_t last) {
   if (o.m != nullptr && !o.stochastic_weight)
     return with_operands(o, nullptr, [&](const auto& weight, const auto* gradients) {
-      return adamw_lanes(weight, WholeMoments{o.m, o.v}, gradients, s, first, last);
+      return adamw_lanes(weight, WholeMoments{{o.m, o.v}}, gradients, s, first, last);
     });
   bool changed = false;
   for (int64_t at = first; at < last; at += kMomentBlock)
