@@ -18,7 +18,7 @@ Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads, 
           .page_tables = page_tables_for(arena),
           .kernel_stacks = stacks,
           .allowance = allowance,
-          .peak_so_far = now.peak() + stacks};
+          .peak_so_far = now.peak() + page_tables_for(arena) + page_tables_for(allowance) + stacks};
 }
 
 Bytes planned_process_peak(Bytes arena, const Reserve& reserve) {

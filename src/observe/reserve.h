@@ -6,12 +6,14 @@
 //           + allowance                         stated: what is still to grow
 //   process peak = max(arena + reserve, the peak so far)
 //
-// Measure when the libraries are loaded, all threads run, every kernel and primitive is bound and one
-// warm-up product of each kind has run (a library takes its packing buffers then: about 8 MiB a thread for
-// oneDNN 2.6), but no page of the arena has been touched. `snug plan` does exactly what `snug train` does
+// Measure when the libraries are loaded, all threads run and one warm-up product of each kind has run (a
+// library makes its code then), but no page of the arena has been touched. `snug plan` does exactly what `snug train` does
 // up to there, so that both state one number. The peak is what a control group charges. VmHWM + VmPTE,
 // which can be measured, is lower by the kernel stacks. With transparent huge pages the kernel sets aside
 // the same pages of entries (one per huge page), so the formula holds.
+//
+// A peak that is behind us is VmHWM, but VmPTE still grows with the mappings of the arena and of the allowance, and the kernel's two
+// counts are of different moments: peak so far = VmHWM + VmPTE + page tables of arena and allowance + kernel stacks.
 #pragma once
 
 #include "base/bytes.h"
@@ -20,14 +22,14 @@
 namespace snug {
 
 // Heap that still grows, stacks of threads that deepen, code of libraries that is paged in at first use.
-constexpr Bytes kGrowthAllowance{6 << 20};
+constexpr Bytes kGrowthAllowance{4 << 20};
 
 struct Reserve {
   Bytes resident;     // VmRSS + VmPTE when it was measured
   Bytes page_tables;  // of the arena
   Bytes kernel_stacks;
   Bytes allowance;
-  Bytes peak_so_far;  // VmHWM + VmPTE + kernel stacks when it was measured: a peak that is already behind us
+  Bytes peak_so_far;  // what VmHWM + VmPTE will come to if no page is held beyond a peak that is already behind us
 
   Bytes total() const { return resident + page_tables + kernel_stacks + allowance; }
 };

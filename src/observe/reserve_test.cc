@@ -35,8 +35,9 @@ TEST(Reserve, ForgetsNoPeakThatIsBehind) {
   now.resident = Bytes(1 << 20);
   now.peak_resident = Bytes(100 << 20);
   now.page_tables = Bytes(4096);
-  const Reserve reserve = compute_reserve(now, Bytes(1 << 20), 1);
-  EXPECT_EQ(planned_process_peak(Bytes(1 << 20), reserve), Bytes((100 << 20) + 4096 + 16384));
+  const Reserve reserve = compute_reserve(now, Bytes(1 << 20), 1, 3 * kMiB);
+  // Page tables: one of its own, 2 + 2 + 2 for an arena of 1 MiB, 3 + 2 + 2 for 3 MiB more.
+  EXPECT_EQ(planned_process_peak(Bytes(1 << 20), reserve), Bytes((100 << 20) + 14 * 4096 + 16384));
 }
 
 // In a process of its own: the plan made before an arena is touched against what the kernel counts

@@ -158,16 +158,23 @@ bool limit_onednn(CpuClass cpu_class) {
 void sgemm(bool transpose_a, bool transpose_b, int64_t M, int64_t N, int64_t K, const float* A, int64_t lda,
            const float* B, int64_t ldb, float beta, float* C, int64_t ldc) {
   if (M == 0 || N == 0) return;
-  check(dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, N, K, 1.0F, A, lda, B, ldb, beta, C,
-                   ldc),
-        "dnnl_sgemm");
+  // Panels of about one width: a narrow last one would be slow.
+  constexpr int64_t kMultiple = 64;
+  const int64_t panel = ceil_div(ceil_div(N, ceil_div(N, kSgemmColumns)), kMultiple) * kMultiple;
+  static_assert(kSgemmColumns % kMultiple == 0);
+  for (int64_t column = 0; column < N; column += panel) {
+    const int64_t columns = std::min(panel, N - column);
+    check(dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', M, columns, K, 1.0F, A, lda,
+                     B + (transpose_b ? column * ldb : column), ldb, beta, C + column, ldc),
+          "dnnl_sgemm");
+  }
 }
 
 Bytes sgemm_buffer_bytes(int64_t N, CpuClass cpu_class, int threads) {
-  constexpr int64_t kColumnBlock = 10000, kRowBlock = 384;
+  constexpr int64_t kRowBlock = 384, kOther = 96 << 10;  // kOther: of the other operand, seen: up to 72 KiB
   const int64_t depth = cpu_class == CpuClass::kAvx2 ? 192 : 384;
-  const int64_t columns = std::min(ceil_div(N, threads), kColumnBlock) + kRowBlock;
-  return Bytes(4 * checked_mul(columns * depth, threads));
+  const int64_t columns = std::min(N, kSgemmColumns) + kRowBlock;
+  return Bytes(checked_mul(4 * columns * depth + kOther, threads));
 }
 
 struct Matmul::Impl {
@@ -256,6 +263,8 @@ double warm_up_products(int threads) {
     float* own = small.data() + omp_get_thread_num() * kSmall * kSmall;
     sgemm(false, false, kSmall, kSmall, kSize, a.data(), kSize, b.data(), kSize, 0.0F, own, kSmall);
     sgemm(false, true, kSmall, kSmall, kSize, a.data(), kSize, b.data(), kSize, 0.0F, own, kSmall);
+    // Dense ones: with AVX-512 oneDNN multiplies these without packing, and makes all its code for that at the first (3.3 MiB).
+    sgemm(false, false, kSmall, kSmall, kSmall, a.data(), kSmall, b.data(), kSmall, 0.0F, own, kSmall);
   }
   return 2.0 * kSize * kSize * kSize / best_seconds;
 }

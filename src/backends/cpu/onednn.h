@@ -3,8 +3,7 @@
 // Two kinds of product: `sgemm`, on every class of processor, and `Matmul`, which multiplies bf16 directly
 // where the processor can. Both are parallel over the OpenMP threads of the caller, and run on the calling
 // thread alone inside a parallel region. `sgemm` allocates packing buffers of its own inside the library
-// (about 8 MiB a thread, constant over shapes: they belong to the reserve, and `warm_up_products` makes the
-// library take them); `Matmul` takes its scratch from the caller. Works with oneDNN 2 and 3.
+// (sgemm_buffer_bytes: they belong to the reserve); `Matmul` takes its scratch from the caller. Works with oneDNN 2 and 3.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +28,15 @@ bool limit_onednn(CpuClass cpu_class);
 
 // C (M,N) = op(A) (M,K) · op(B) (K,N) + beta · C, all f32 and row-major with leading dimensions (elements
 // between rows) lda, ldb, ldc. transpose_a: A is stored (K,M); transpose_b: B is stored (N,K). beta 0 ignores
-// the old content of C. Any of M, N, K may be 0.
+// the old content of C. Any of M, N, K may be 0. More than kSgemmColumns columns are multiplied in panels of at most that many: on either class
+// no difference in speed was measured (1024 × 50257 × 768).
+constexpr int64_t kSgemmColumns = 3072;
 void sgemm(bool transpose_a, bool transpose_b, int64_t M, int64_t N, int64_t K, const float* A, int64_t lda,
            const float* B, int64_t ldb, float beta, float* C, int64_t ldc);
 
-// Packing buffers that one sgemm with N columns takes from the heap while it runs, all threads together. It is blocked by 10,000 columns and, in
-// depth, by 192 (AVX2) or 384: measured with 2.6.3 on AVX2, two threads: N 8192 6.4 MiB, 12288 9.4, 50304 15.2.
+// Packing buffers that one sgemm with N columns takes from the heap while it runs, all threads together, at most: each thread may hold the
+// columns of a whole call (it does where rows alone are divided among threads, and about its share of them otherwise), which is why wide products
+// are made in panels, by a depth of 192 (AVX2) or 384. Measured with 2.6.3 (onednn_test.cc); without panels N 50304 took 15 MiB on AVX2.
 Bytes sgemm_buffer_bytes(int64_t N, CpuClass cpu_class, int threads);
 
 // One dense product C (m,n) = op(A) · op(B), or C += that.
