@@ -37,8 +37,9 @@ GemmRate::GemmRate(const cpu::Dispatch& dispatch, Precision precision)
     return;
 
   const double f32_rate = measure();
-  bf16_ = std::make_unique<cpu::Matmul>(shape);
-  scratch_ = Reservation(std::max(cpu::Matmul::scratch_bytes(shape), kMiB), "reference product's scratch");
+  bf16_ = std::make_unique<cpu::Matmul>(shape, dispatch.threads);
+  scratch_ = Reservation(std::max(cpu::Matmul::scratch_bytes(shape, dispatch.threads), kMiB),
+                         "reference product's scratch");
   scratch_.commit(scratch_.size());
   fill(std::span(reinterpret_cast<uint16_t*>(matrices_.bytes().data()), 2 * kElements));
   dtype_ = DType::kBF16;

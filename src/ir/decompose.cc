@@ -48,13 +48,16 @@ void decompose_head_loss_gradient(Graph& graph, const Op& op) {
   piece(graph, op, "cross_entropy", op.name, {logits, targets, inverse}, {}, {op.outputs.at(0)});
   const bool scaled = op.attributes.integer_or("scaled", 0) == 1;
   std::vector<TensorId> of_loss{logits, targets, inverse};
-  Attributes scale;
+  Attributes attributes_of_loss;
   if (scaled) {
     of_loss.push_back(op.inputs.at(4));
-    scale.set("scaled", int64_t{1});
+    attributes_of_loss.set("scaled", int64_t{1});
   }
+  // As any gradient of an activation in bf16. In f16 what the softmax says of most tokens would be 0.
+  if (graph.tensor(x).dtype == DType::kBF16) attributes_of_loss.set("out", "bf16");
   const TensorId d_logits =
-      piece(graph, op, "cross_entropy_backward", op.name + ".dlogits", std::move(of_loss), scale)[0];
+      piece(graph, op, "cross_entropy_backward", op.name + ".dlogits", std::move(of_loss),
+            std::move(attributes_of_loss))[0];
   piece(graph, op, "linear_dx", op.name + ".dx", {d_logits, w}, {{"weight", "oi"}}, {op.outputs.at(1)});
   if (op.attributes.integer("dweight") == 0) return;
   Attributes attributes{{"weight", "oi"}, {"accumulate", op.attributes.integer("accumulate")}};

@@ -28,7 +28,7 @@ constexpr AttributeSpec kAttentionAttributes[] = {{"heads", Type::kInteger},
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", Type::kWord, true, "tanh|none"}};
 constexpr AttributeSpec kHeadAttributes[] = {
     {"chunk", Type::kInteger}, {"dweight", Type::kFlag}, kAccumulate, kOverwriteFirst, kScaled};
-constexpr AttributeSpec kCrossEntropyAttributes[] = {kScaled};
+constexpr AttributeSpec kCrossEntropyAttributes[] = {kScaled, {"out", Type::kWord, false, "bf16"}};
 
 // Reads the accumulators, one per type, when accumulate=1.
 void read_accumulators(OperandReader& reader, const Attributes& attributes, const Types& gradients) {
@@ -279,10 +279,13 @@ Types infer_cross_entropy_backward(const Attributes& attributes, Inputs inputs) 
   reader.exactly("inverse_tokens", logits.dtype, {1});
   read_loss_scale(reader, attributes, logits.dtype);
   reader.done();
-  return {logits};
+  return {{attributes.has("out") ? DType::kBF16 : logits.dtype, logits.shape}};
 }
 
-Aliases may_first(const Attributes&, Inputs) { return {{0, 0, false}}; }
+Aliases may_first_of_its_type(const Attributes& attributes, Inputs) {
+  if (attributes.has("out")) return {};
+  return {{0, 0, false}};
+}
 
 const OperationInfo kBackward[] = {
     {"embedding_dtable", kTableAttributes, infer_embedding_dtable, one_accumulator, no_flops, nullptr,
@@ -305,7 +308,7 @@ const OperationInfo kBackward[] = {
     {"swiglu_backward", {}, infer_swiglu_backward, swiglu_backward_aliases, no_flops, nullptr, nullptr},
     {"head_loss_gradient", kHeadAttributes, infer_head_loss_gradient, head_loss_gradient_aliases,
      head_loss_gradient_flops, nullptr, decompose_head_loss_gradient},
-    {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first, no_flops, nullptr, nullptr},
+    {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first_of_its_type, no_flops, nullptr, nullptr},
 };
 
 }  // namespace

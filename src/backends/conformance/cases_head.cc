@@ -58,7 +58,7 @@ OpCase head_case(std::string name, int64_t samples, int64_t positions, int64_t c
   accumulate.set("accumulate", int64_t{1});
   Attributes scaled = accumulate;
   scaled.set("scaled", int64_t{1});
-  // Where a processor multiplies bf16, the gradient of the logits is rounded to bf16 for its products.
+  // The gradient of the logits is rounded to bf16: two implementations may fall on two sides.
   constexpr double kBf16 = 2e-2;
   OpCase result{std::move(name),
                 {{"x", kA, x},

@@ -1,7 +1,9 @@
 // The head in chunks of rows: logits of a chunk, their loss, and both gradients in one pass, so that whole logits never exist.
 //
-// Scratch: the chunk's logits (chunk, V) f32. With bf16 and f16 the weight is widened in panels of at most kWeightPanelElements (twice a chunk in the gradient:
-// once for the logits, once for d_x), and the chunk's x and d_x are f32 rows. Chunks whose targets are all ignored are skipped.
+// Scratch: the chunk's logits (chunk, V) f32, over which their gradient is written. With bf16 and f16 the weight is widened in panels of at most
+// kWeightPanelElements (twice a chunk in the gradient: once for the logits, once for d_x), and the chunk's x and d_x are f32 rows. Where the processor
+// multiplies bf16, nothing is widened: oneDNN reads x, the weight and the logits' gradient in bf16, and d_x is the chunk's f32 rows.
+// With bf16 the logits' gradient is rounded to bf16 on every class. Chunks whose targets are all ignored are skipped.
 // The loss is summed in f64 over rows in order. Rows that are ignored get d_x = 0 exactly.
 #include <algorithm>
 #include <array>
@@ -54,11 +56,11 @@ void rows_loss(const float* logits, int64_t rows, const Targets& targets, int64_
 }
 
 void rows_loss_gradient(float* logits, int64_t rows, const Targets& targets, int64_t first,
-                        float inverse_tokens, double* losses) {
+                        float inverse_tokens, LogitGradient form, double* losses) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < rows; ++row)
     losses[row] = row_loss_gradient(logits + row * targets.vocabulary, targets.vocabulary,
-                                    targets.data[first + row], inverse_tokens);
+                                    targets.data[first + row], inverse_tokens, form);
 }
 
 // What the gradient of the loss is multiplied by: an operand with scaled=1, else 1.
@@ -74,7 +76,18 @@ LossScale loss_scale(const Binding& b, size_t position) {
 struct HeadShape {
   int64_t rows = 0, C = 0, V = 0, chunk = 0;
   DType x = DType::kF32, w = DType::kF32;
-  bool gradient = false, dweight = false, accumulate = false;
+  bool gradient = false, dweight = false, accumulate = false, native = false;
+
+  LogitGradient form() const {
+    if (x != DType::kBF16) return LogitGradient::kF32;
+    return native ? LogitGradient::kBF16 : LogitGradient::kRounded;
+  }
+  // Of `m` rows of a chunk, where the processor multiplies bf16. The logits' gradient has the rows of f32 logits.
+  MatmulShape logits_product(int64_t m) const { return {.m = m, .n = V, .k = C, .transpose_b = true}; }
+  MatmulShape d_x_product(int64_t m) const { return {.m = m, .n = C, .k = V, .stride_a = 2 * V}; }
+  MatmulShape d_w_product(int64_t m, bool adds) const {
+    return {.m = V, .n = C, .k = m, .transpose_a = true, .accumulate = adds, .stride_a = 2 * V};
+  }
 
   int64_t panel() const {
     if (w == DType::kF32) return V;
@@ -83,7 +96,7 @@ struct HeadShape {
   }
 };
 
-HeadShape head_shape(const OpQuery& query) {
+HeadShape head_shape(const OpQuery& query, bool native) {
   const OperandType &x = query.inputs[0], &w = query.inputs[1];
   HeadShape s;
   s.rows = x.shape.rows();
@@ -98,20 +111,51 @@ HeadShape head_shape(const OpQuery& query) {
   s.gradient = query.op == "head_loss_gradient";
   s.dweight = s.gradient && query.attributes.integer("dweight") != 0;
   s.accumulate = s.dweight && query.attributes.integer_or("accumulate", 0) != 0;
+  s.native = native;
   return s;
 }
+
+// The products of a chunk of so many rows.
+struct ChunkProducts {
+  Matmul logits;
+  std::optional<Matmul> d_x, d_w, d_w_adding;
+
+  ChunkProducts(const HeadShape& s, int64_t rows, int threads) : logits(s.logits_product(rows), threads) {
+    if (s.gradient) d_x.emplace(s.d_x_product(rows), threads);
+    if (!s.dweight) return;
+    d_w.emplace(s.d_w_product(rows, false), threads);
+    d_w_adding.emplace(s.d_w_product(rows, true), threads);
+  }
+
+  static Bytes scratch_bytes(const HeadShape& s, int64_t rows, int threads) {
+    Bytes most = Matmul::scratch_bytes(s.logits_product(rows), threads);
+    if (s.gradient) most = std::max(most, Matmul::scratch_bytes(s.d_x_product(rows), threads));
+    if (s.dweight)
+      for (bool adds : {false, true})
+        most = std::max(most, Matmul::scratch_bytes(s.d_w_product(rows, adds), threads));
+    return most;
+  }
+};
 
 struct HeadScratch {
   float *logits = nullptr, *x = nullptr, *d_x = nullptr, *weight = nullptr;
   double* losses = nullptr;
+  std::byte* library = nullptr;
 };
 
-HeadScratch take_head_scratch(const HeadShape& s, Scratch& scratch) {
+HeadScratch take_head_scratch(const HeadShape& s, const Dispatch& dispatch, Scratch& scratch) {
   HeadScratch parts;
   parts.logits = scratch.take<float>(checked_mul(s.chunk, s.V));
   parts.losses = scratch.take<double>(s.chunk);
-  if (is_half(s.x)) parts.x = scratch.take<float>(checked_mul(s.chunk, s.C));
   if (is_half(s.x) && s.gradient) parts.d_x = scratch.take<float>(checked_mul(s.chunk, s.C));
+  if (s.native) {
+    Bytes library;
+    for (int64_t rows : {s.chunk, s.rows % std::max(s.chunk, int64_t{1})})
+      if (rows > 0) library = std::max(library, ChunkProducts::scratch_bytes(s, rows, dispatch.threads));
+    parts.library = scratch.take(library);
+    return parts;
+  }
+  if (is_half(s.x)) parts.x = scratch.take<float>(checked_mul(s.chunk, s.C));
   if (is_half(s.w)) parts.weight = scratch.take<float>(checked_mul(s.panel(), s.C));
   return parts;
 }
@@ -120,7 +164,7 @@ class Head : public Kernel {
  public:
   Head(const Binding& b, const HeadShape& shape) : s_(shape), op_(b.op) {
     Scratch scratch(b.scratch);
-    parts_ = take_head_scratch(s_, scratch);
+    parts_ = take_head_scratch(s_, b.dispatch, scratch);
     x_ = {b.inputs[0].data, s_.x, s_.C};
     w_ = {b.inputs[1].data, s_.w, s_.C};
     targets_ = {b.inputs[2].as<int32_t>(), s_.V};
@@ -129,6 +173,9 @@ class Head : public Kernel {
     loss_ = b.outputs[0].as<float>();
     if (s_.gradient) d_x_ = {b.outputs[1].data, s_.x, s_.C};
     if (s_.dweight) d_w_ = b.outputs[2].as<float>();
+    if (s_.native)
+      for (int64_t rows : {s_.chunk, s_.rows % std::max(s_.chunk, int64_t{1})})
+        if (rows > 0) products_.emplace_back(s_, rows, b.dispatch.threads);
   }
 
   void run(bool overwrite) override {
@@ -140,11 +187,14 @@ class Head : public Kernel {
         if (s_.gradient) std::fill_n(d_x_.from(row, 0).data, rows * s_.C * dtype_bytes(s_.x), std::byte{0});
         continue;
       }
-      const float* x = chunk_rows(row, rows);
-      make_logits(x, rows);
+      const float* x = s_.native ? nullptr : chunk_rows(row, rows);
+      if (s_.native) make_native_logits(row, rows);
+      else make_logits(x, rows);
       if (s_.gradient) {
-        rows_loss_gradient(parts_.logits, rows, targets_, row, *inverse_tokens_ * loss_scale_.value(), parts_.losses);
-        make_gradients(x, row, rows, adds);
+        rows_loss_gradient(parts_.logits, rows, targets_, row, *inverse_tokens_ * loss_scale_.value(), s_.form(),
+                           parts_.losses);
+        if (s_.native) make_native_gradients(row, rows, adds);
+        else make_gradients(x, row, rows, adds);
         adds = true;
       } else {
         rows_loss(parts_.logits, rows, targets_, row, parts_.losses);
@@ -193,9 +243,27 @@ class Head : public Kernel {
       sgemm(true, false, s_.V, s_.C, rows, parts_.logits, s_.V, x, s_.C, adds ? 1.0f : 0.0f, d_w_, s_.C);
   }
 
+  const ChunkProducts& products(int64_t rows) const { return products_[rows == s_.chunk ? 0 : 1]; }
+
+  void make_native_logits(int64_t row, int64_t rows) const {
+    products(rows).logits.run(x_.from(row, 0).data, w_.data, reinterpret_cast<std::byte*>(parts_.logits),
+                              parts_.library);
+  }
+
+  void make_native_gradients(int64_t row, int64_t rows, bool adds) const {
+    const auto* d_logits = reinterpret_cast<const std::byte*>(parts_.logits);
+    const Rows d_x{reinterpret_cast<std::byte*>(parts_.d_x), DType::kF32, s_.C};
+    products(rows).d_x->run(d_logits, w_.data, d_x.data, parts_.library);
+    finish_rows(d_x, {}, {}, rows, s_.C, d_x_.from(row, 0));
+    if (s_.dweight)
+      (adds ? products(rows).d_w_adding : products(rows).d_w)
+          ->run(d_logits, x_.from(row, 0).data, reinterpret_cast<std::byte*>(d_w_), parts_.library);
+  }
+
   HeadShape s_;
   std::string op_;
   HeadScratch parts_;
+  std::vector<ChunkProducts> products_;  // of a whole chunk, of the last one
   ConstRows x_, w_;
   Targets targets_;
   const float* inverse_tokens_ = nullptr;
@@ -252,7 +320,8 @@ class CrossEntropyBackward : public Kernel {
   void run(bool) override {
     targets_.any_supervised(op_, 0, rows_);
     if (d_logits_ != logits_) std::copy_n(logits_, rows_ * targets_.vocabulary, d_logits_);
-    rows_loss_gradient(d_logits_, rows_, targets_, 0, *inverse_tokens_ * loss_scale_.value(), losses_);
+    rows_loss_gradient(d_logits_, rows_, targets_, 0, *inverse_tokens_ * loss_scale_.value(),
+                       LogitGradient::kF32, losses_);
   }
 
  private:
@@ -298,6 +367,12 @@ class LastLogits : public Kernel {
   Rows rows_;
 };
 
+std::optional<std::string> native_head_refusal(const OpQuery& query, const Dispatch& dispatch) {
+  for (const OperandType& type : query.inputs.first(2))
+    if (type.dtype != DType::kBF16) return fmt::format("multiplies bf16, not {}", dtype_name(type.dtype));
+  return bf16_product_refusal(dispatch);
+}
+
 std::optional<std::string> head_refusal(const OpQuery& query, const Dispatch&) {
   for (const OperandType& type : query.inputs.first(2))
     if (type.dtype != DType::kF32 && !is_half(type.dtype))
@@ -306,13 +381,16 @@ std::optional<std::string> head_refusal(const OpQuery& query, const Dispatch&) {
 }
 
 std::optional<std::string> logits_refusal(const OpQuery& query, const Dispatch&) {
-  if (query.inputs[0].dtype == DType::kF32) return std::nullopt;
-  return fmt::format("takes f32 logits, not {}", dtype_name(query.inputs[0].dtype));
+  if (query.inputs[0].dtype != DType::kF32)
+    return fmt::format("takes f32 logits, not {}", dtype_name(query.inputs[0].dtype));
+  if (query.attributes.has("out")) return "writes the logits' gradient in f32";
+  return std::nullopt;
 }
 
-Bytes head_scratch_bytes(const OpQuery& query, const Dispatch&) {
+template <bool kNative>
+Bytes head_scratch_bytes(const OpQuery& query, const Dispatch& dispatch) {
   Scratch scratch;
-  take_head_scratch(head_shape(query), scratch);
+  take_head_scratch(head_shape(query, kNative), dispatch, scratch);
   return scratch.used();
 }
 
@@ -328,10 +406,11 @@ Bytes last_logits_scratch_bytes(const OpQuery& query, const Dispatch&) {
   return scratch.used();
 }
 
+template <bool kNative>
 std::unique_ptr<Kernel> make_head(const Binding& b) {
   std::vector<OperandType> inputs;
   for (const Operand& operand : b.inputs) inputs.push_back(operand.type);
-  return std::make_unique<Head>(b, head_shape({b.op, inputs, {}, b.attributes}));
+  return std::make_unique<Head>(b, head_shape({b.op, inputs, {}, b.attributes}, kNative));
 }
 
 template <typename K>
@@ -340,8 +419,11 @@ std::unique_ptr<Kernel> make(const Binding& b) {
 }
 
 constexpr std::array kEntries = {
-    KernelEntry{"head_loss", "chunked", head_refusal, head_scratch_bytes, make_head},
-    KernelEntry{"head_loss_gradient", "chunked", head_refusal, head_scratch_bytes, make_head},
+    KernelEntry{"head_loss", "chunked_bf16", native_head_refusal, head_scratch_bytes<true>, make_head<true>},
+    KernelEntry{"head_loss", "chunked", head_refusal, head_scratch_bytes<false>, make_head<false>},
+    KernelEntry{"head_loss_gradient", "chunked_bf16", native_head_refusal, head_scratch_bytes<true>,
+                make_head<true>},
+    KernelEntry{"head_loss_gradient", "chunked", head_refusal, head_scratch_bytes<false>, make_head<false>},
     KernelEntry{"cross_entropy", "highway", logits_refusal, row_losses_bytes, make<CrossEntropy>},
     KernelEntry{"cross_entropy_backward", "highway", logits_refusal, row_losses_bytes,
                 make<CrossEntropyBackward>},

@@ -24,12 +24,12 @@ double row_loss(const float* logits, int64_t vocabulary, int32_t target) {
   return target == kIgnoredTarget ? 0.0 : HWY_DYNAMIC_DISPATCH(RowLoss)(logits, vocabulary, target);
 }
 
-double row_loss_gradient(float* logits, int64_t vocabulary, int32_t target, float factor) {
+double row_loss_gradient(float* logits, int64_t vocabulary, int32_t target, float factor, LogitGradient form) {
   if (target == kIgnoredTarget) {
     std::fill_n(logits, vocabulary, 0.0f);
     return 0.0;
   }
-  return HWY_DYNAMIC_DISPATCH(RowLossGradient)(logits, vocabulary, target, factor);
+  return HWY_DYNAMIC_DISPATCH(RowLossGradient)(logits, vocabulary, target, factor, form);
 }
 
 float dot(const float* x, const std::byte* w, DType w_dtype, int64_t columns) {

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "backends/cpu/head_rows.h"
 #include "backends/cpu/vector_exp2.h"
 #include "base/dtype.h"
 
@@ -59,14 +61,34 @@ double RowLoss(const float* logits, int64_t vocabulary, int32_t target) {
   return double{hn::GetLane(base)} + std::log(double{sum}) - double{logits[target]};
 }
 
-double RowLossGradient(float* logits, int64_t vocabulary, int32_t target, float factor) {
+double RowLossGradient(float* logits, int64_t vocabulary, int32_t target, float factor, LogitGradient form) {
   const FloatVector base = largest(logits, vocabulary);
   const double logit = logits[target];
   const float sum = sum_exponentials<true>(logits, vocabulary, base);
   const FloatVector scale = hn::Set(FloatTag(), factor / sum);
-  for_lanes(0, vocabulary,
-            [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(logits), scale), logits); });
-  logits[target] -= factor;
+  const float of_target = hn::GetLane(hn::Mul(hn::Set(FloatTag(), logits[target]), scale)) - factor;
+  const BFloat16 narrow_of_target = narrow_nearest_even(of_target);
+  switch (form) {
+    case LogitGradient::kF32:
+      for_lanes(0, vocabulary,
+                [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(logits), scale), logits); });
+      logits[target] = of_target;
+      break;
+    case LogitGradient::kRounded:
+      for_lanes(0, vocabulary, [&](auto lanes) HWY_ATTR {
+        lanes.store(rounded_vector<BFloat16>(hn::Mul(lanes.load(logits), scale)), logits);
+      });
+      logits[target] = widen(narrow_of_target);
+      break;
+    case LogitGradient::kBF16: {
+      // In place: what is stored ends before what is loaded next.
+      auto* narrow = reinterpret_cast<BFloat16*>(logits);
+      for_lanes(0, vocabulary,
+                [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(logits), scale), narrow); });
+      std::memcpy(narrow + target, &narrow_of_target, sizeof narrow_of_target);
+      break;
+    }
+  }
   return double{hn::GetLane(base)} + std::log(double{sum}) - logit;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backends/cpu/onednn.h"
 #include "backends/cpu/test_operation.h"
 
 namespace snug::cpu {
@@ -12,17 +13,18 @@ constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kI32 = DType::kI32;
 struct HeadCase {
   DType dtype;
   int64_t samples, positions, C, V, chunk;
+  const char* kernel = "chunked";
 };
 
 void PrintTo(const HeadCase& c, std::ostream* to) {
   *to << dtype_name(c.dtype) << "_b" << c.samples << "_t" << c.positions << "_c" << c.C << "_v" << c.V
-      << "_chunk" << c.chunk;
+      << "_chunk" << c.chunk << "_" << c.kernel;
 }
 
 class HeadKernels : public testing::TestWithParam<HeadCase> {
  protected:
   const HeadCase& c = GetParam();
-  TestRun fast{choose_dispatch(2), "chunked"}, plain{fast.dispatch, "reference"};
+  TestRun fast{choose_dispatch(2), c.kernel}, plain{fast.dispatch, "reference"};
   Attributes attributes{{"chunk", c.chunk}, {"dweight", int64_t{1}}, {"accumulate", int64_t{1}}};
   TestTensor x = TestTensor::random({c.dtype, {c.samples, c.positions, c.C}}, 1);
   TestTensor w = TestTensor::random({c.dtype, {c.V, c.C}}, 2, 1.0 / std::sqrt(static_cast<double>(c.C)));
@@ -36,6 +38,10 @@ class HeadKernels : public testing::TestWithParam<HeadCase> {
     for (int64_t row = 0; row < c.samples * c.positions; ++row)
       values.push_back(ignored(row) ? -100.0 : static_cast<double>(row * 7919 % c.V));
     return TestTensor::of({kI32, {c.samples, c.positions}}, values);
+  }
+  void SetUp() override {
+    if (std::string_view(c.kernel) != "chunked_bf16") return;
+    if (const auto refusal = bf16_product_refusal(fast.dispatch)) GTEST_SKIP() << *refusal;
   }
   double tolerance() const { return c.dtype == kBF16 ? 8e-3 : 1e-5; }
 
@@ -106,6 +112,27 @@ TEST_P(HeadKernels, AgreeWithTheLossOfWholeLogits) {
   EXPECT_TRUE(logits.same_bits(d_logits)) << "in place";
 }
 
+// What the operation's plain decomposition says: bf16 activations have logits' gradients in bf16.
+TEST_P(HeadKernels, GradientsAreThoseOfStoredLogitGradients) {
+  const TestTensor logits({kF32, {c.samples, c.positions, c.V}});
+  run_operation("linear", {{"weight", std::string("oi")}, {"out", std::string("f32")}}, {&x, &w}, {&logits}, plain);
+  TestTensor d_logits({c.dtype, logits.type().shape}), wide(logits.type()), d_x(x.type()),
+      d_w({kF32, {c.V, c.C}});
+  Attributes stored;
+  if (c.dtype == kBF16) stored.set("out", "bf16");
+  run_operation("cross_entropy_backward", stored, {&logits, &targets, &inverse_tokens}, {&d_logits}, plain);
+  run_operation("cross_entropy_backward", {}, {&logits, &targets, &inverse_tokens}, {&wide}, plain);
+  EXPECT_TRUE(d_logits.same_bits(TestTensor::of(d_logits.type(), wide.values())));
+  const Attributes oi{{"weight", std::string("oi")}};
+  run_operation("linear_dx", oi, {&d_logits, &w}, {&d_x}, plain);
+  run_operation("linear_dweight", oi, {&x, &d_logits}, {&d_w}, plain);
+  TestRun over = plain;
+  over.overwrite = true;
+  const Gradient expected = gradient(over);
+  EXPECT_LT(largest_difference(expected.d_x.values(), d_x.values()), 1e-6);
+  EXPECT_LT(largest_difference(expected.d_w.values(), d_w.values()), 1e-6);
+}
+
 TEST_P(HeadKernels, LastLogitsAreTheRowsOfOnePosition) {
   TestTensor logits({kF32, {c.samples, c.V}}), expected({kF32, {c.samples, c.V}});
   const TestTensor position = TestTensor::of({kI32, {1}}, {static_cast<double>(c.positions / 2)});
@@ -117,7 +144,9 @@ TEST_P(HeadKernels, LastLogitsAreTheRowsOfOnePosition) {
 INSTANTIATE_TEST_SUITE_P(Shapes, HeadKernels,
                          testing::Values(HeadCase{kF32, 1, 5, 8, 11, 2}, HeadCase{kF32, 2, 9, 33, 501, 4},
                                          HeadCase{kF32, 2, 20, 16, 64, 64},  // one chunk of all 40 rows
-                                         HeadCase{kBF16, 1, 21, 40, 130, 8}));
+                                         HeadCase{kBF16, 1, 21, 40, 130, 8},
+                         HeadCase{kBF16, 1, 21, 40, 130, 8, "chunked_bf16"},
+                         HeadCase{kBF16, 2, 9, 33, 501, 4, "chunked_bf16"}));
 
 // 4 Mi elements / 70000 → 64 tokens a widened weight panel, the last of 6.
 TEST(Head, AWideBf16WeightIsWidenedInParts) {

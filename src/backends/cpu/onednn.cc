@@ -72,10 +72,11 @@ dnnl_data_type_t dnnl_type(DType dtype) {
   }
 }
 
-// A dense matrix (rows, columns), stored row-major or, transposed, as (columns, rows).
-MemoryDesc matrix(int64_t rows, int64_t columns, DType dtype, bool transposed) {
+// A matrix (rows, columns), stored row-major or, transposed, as (columns, rows); `stride` elements from one stored row to the next, 0: dense.
+MemoryDesc matrix(int64_t rows, int64_t columns, DType dtype, bool transposed, int64_t stride = 0) {
+  if (stride == 0) stride = transposed ? rows : columns;
   const dnnl_dims_t dims = {rows, columns};
-  const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
+  const dnnl_dims_t strides = {transposed ? 1 : stride, transposed ? stride : 1};
 #if DNNL_VERSION_MAJOR >= 3
   dnnl_memory_desc_t made = nullptr;
   check(dnnl_memory_desc_create_with_strides(&made, 2, dims, dnnl_type(dtype), strides),
@@ -106,7 +107,7 @@ std::pair<PrimitiveDesc, dnnl_status_t> describe(const MatmulShape& s) {
 #endif
     check(dnnl_primitive_attr_set_post_ops(attr.get(), ops.get()), "set_post_ops");
   }
-  const MemoryDesc a = matrix(s.m, s.k, s.a, s.transpose_a), b = matrix(s.k, s.n, s.b, s.transpose_b),
+  const MemoryDesc a = matrix(s.m, s.k, s.a, s.transpose_a, s.stride_a), b = matrix(s.k, s.n, s.b, s.transpose_b),
                    c = matrix(s.m, s.n, s.c, false);
   dnnl_primitive_desc_t raw = nullptr;
 #if DNNL_VERSION_MAJOR >= 3
@@ -130,6 +131,18 @@ Bytes scratchpad_bytes(const PrimitiveDesc& desc) {
 #endif
   return scratchpad == nullptr ? Bytes() : Bytes(static_cast<int64_t>(dnnl_memory_desc_get_size(scratchpad)));
 }
+
+// oneDNN divides work, and with it scratch, by the number of threads that the calling thread would use.
+class WithThreads {
+ public:
+  explicit WithThreads(int threads) { omp_set_num_threads(threads); }
+  ~WithThreads() { omp_set_num_threads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
 
 Memory memory_of(const MemoryDesc& desc) {
   dnnl_memory_t made = nullptr;
@@ -189,19 +202,21 @@ std::optional<std::string> Matmul::refusal(const MatmulShape& shape) {
                      dtype_name(shape.c), dtype_name(shape.a), dtype_name(shape.b), static_cast<int>(status));
 }
 
-Bytes Matmul::scratch_bytes(const MatmulShape& shape) {
+Bytes Matmul::scratch_bytes(const MatmulShape& shape, int threads) {
+  const WithThreads with(threads);
   const auto [desc, status] = describe(shape);
   check(status, "matmul primitive descriptor");
   return scratchpad_bytes(desc);
 }
 
-Matmul::Matmul(const MatmulShape& shape) : impl_(std::make_unique<Impl>()) {
+Matmul::Matmul(const MatmulShape& shape, int threads) : impl_(std::make_unique<Impl>()) {
+  const WithThreads with(threads);
   const auto [desc, status] = describe(shape);
   check(status, "matmul primitive descriptor");
   dnnl_primitive_t made = nullptr;
   check(dnnl_primitive_create(&made, desc.get()), "primitive_create");
   impl_->primitive.reset(made);
-  impl_->a = memory_of(matrix(shape.m, shape.k, shape.a, shape.transpose_a));
+  impl_->a = memory_of(matrix(shape.m, shape.k, shape.a, shape.transpose_a, shape.stride_a));
   impl_->b = memory_of(matrix(shape.k, shape.n, shape.b, shape.transpose_b));
   impl_->c = memory_of(matrix(shape.m, shape.n, shape.c, false));
   if (scratchpad_bytes(desc) > Bytes()) {
@@ -237,6 +252,15 @@ void Matmul::run(const std::byte* a, const std::byte* b, std::byte* c, std::byte
   }
   check(dnnl_primitive_execute(impl_->primitive.get(), stream(), count, args.data()), "primitive_execute");
   check(dnnl_stream_wait(stream()), "stream_wait");
+}
+
+std::optional<std::string> bf16_product_refusal(const Dispatch& dispatch) {
+  if (!dispatch.native_bf16_products())
+    return fmt::format("bf16 products need a processor of class avx512_bf16; this run is {} ({})",
+                       cpu_class_name(dispatch.cpu_class), dispatch.reason);
+  // Asked once, for making a primitive takes long.
+  static const std::optional<std::string> refusal = Matmul::refusal({.m = 512, .n = 64, .k = 64});
+  return refusal;
 }
 
 std::string onednn_version() {

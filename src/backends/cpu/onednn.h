@@ -45,6 +45,7 @@ struct MatmulShape {
   bool transpose_a = false, transpose_b = false;  // stored (k,m); stored (n,k)
   DType a = DType::kBF16, b = DType::kBF16, c = DType::kF32;
   bool accumulate = false;  // adds to C, which is f32 then
+  int64_t stride_a = 0;     // elements from one stored row of A to the next; 0: dense
 };
 
 // A product prepared once: a oneDNN matmul primitive with its scratch in the caller's hands.
@@ -52,10 +53,10 @@ class Matmul {
  public:
   // None when oneDNN can make the primitive on this processor; otherwise why not.
   static std::optional<std::string> refusal(const MatmulShape& shape);
-  // Scratch of `run`. Throws InternalError where `refusal` speaks.
-  static Bytes scratch_bytes(const MatmulShape& shape);
+  // Scratch of `run` on so many threads. Throws InternalError where `refusal` speaks.
+  static Bytes scratch_bytes(const MatmulShape& shape, int threads);
 
-  explicit Matmul(const MatmulShape& shape);
+  Matmul(const MatmulShape& shape, int threads);
   Matmul(Matmul&&) noexcept;
   Matmul& operator=(Matmul&&) noexcept;
   ~Matmul();
@@ -67,6 +68,9 @@ class Matmul {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// None where a run of this class multiplies bf16 directly, by oneDNN; otherwise why not.
+std::optional<std::string> bf16_product_refusal(const Dispatch& dispatch);
 
 // "2.6.3"
 std::string onednn_version();

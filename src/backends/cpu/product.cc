@@ -31,25 +31,17 @@ constexpr int64_t kWeightPanelMultiple = 64;
 
 bool is_product_type(DType dtype) { return dtype == DType::kF32 || is_half(dtype); }
 
-// Whether oneDNN multiplies bf16 here at all: asked once, for making a primitive takes long.
-const std::optional<std::string>& bf16_matmul_refusal() {
-  static const std::optional<std::string> refusal = Matmul::refusal({.m = kPanelRows, .n = 64, .k = 64});
-  return refusal;
-}
-
 std::optional<std::string> type_refusal(const OpQuery& query, const Dispatch& dispatch, bool native) {
   for (const auto& operands : {query.inputs, query.outputs})
     for (const OperandType& type : operands)
       if (!is_product_type(type.dtype))
         return fmt::format("multiplies f32, bf16 and f16, not {}", dtype_name(type.dtype));
   if (!native) return std::nullopt;
-  if (!dispatch.native_bf16_products())
-    return fmt::format("bf16 products need a processor of class avx512_bf16; this run is {} ({})",
-                       cpu_class_name(dispatch.cpu_class), dispatch.reason);
+  if (auto refusal = bf16_product_refusal(dispatch)) return refusal;
   if (query.inputs[0].dtype != DType::kBF16 || query.inputs[1].dtype != DType::kBF16)
     return fmt::format("multiplies bf16 by bf16, not {} by {}", dtype_name(query.inputs[0].dtype),
                        dtype_name(query.inputs[1].dtype));
-  return bf16_matmul_refusal();
+  return std::nullopt;
 }
 
 enum class Epilogue { kNone, kGelu, kAdd };
@@ -126,7 +118,7 @@ RowsScratch take_rows_scratch(const RowsShape& s, const Attributes& attributes, 
   const std::array<int64_t, 2> panels = {rows, rows == 0 ? 0 : s.rows % rows};
   for (int64_t panel : panels) {
     if (panel == 0) continue;
-    if (s.native) parts.library_bytes = std::max(parts.library_bytes, Matmul::scratch_bytes(s.matmul(panel)));
+    if (s.native) parts.library_bytes = std::max(parts.library_bytes, Matmul::scratch_bytes(s.matmul(panel), dispatch.threads));
     if (s.epilogue == Epilogue::kGelu) {
       const GeluPanel gelu(s, panel, attributes);
       parts.gelu_bytes =
@@ -150,7 +142,7 @@ class RowsTimesWeight : public Kernel {
     y_ = {b.outputs[0].data, s_.y, s_.N};
     if (s_.native)
       for (int64_t rows : {s_.panel_rows(), s_.rows % std::max(s_.panel_rows(), int64_t{1})})
-        if (rows > 0) matmuls_.emplace_back(s_.matmul(rows));
+        if (rows > 0) matmuls_.emplace_back(s_.matmul(rows), b.dispatch.threads);
     if (s_.epilogue == Epilogue::kGelu)
       for (int64_t row = 0; row < s_.rows; row += s_.panel_rows()) bind_gelu(b, row);
   }
@@ -257,15 +249,16 @@ struct DWeightScratch {
   std::byte *left = nullptr, *right = nullptr, *library = nullptr;
 };
 
-DWeightScratch take_dweight_scratch(const DWeightShape& s, Scratch& scratch) {
+DWeightScratch take_dweight_scratch(const DWeightShape& s, const Dispatch& dispatch, Scratch& scratch) {
   DWeightScratch parts;
   if (s.widens() && is_half(s.left))
     parts.left = scratch.take(Shape{s.panel_rows(), s.R}.bytes(DType::kF32));
   if (s.widens() && is_half(s.right))
     parts.right = scratch.take(Shape{s.panel_rows(), s.C}.bytes(DType::kF32));
   if (s.native)
-    parts.library = scratch.take(std::max(Matmul::scratch_bytes(s.matmul(false)),
-                                          s.accumulate ? Matmul::scratch_bytes(s.matmul(true)) : Bytes()));
+    parts.library = scratch.take(
+        std::max(Matmul::scratch_bytes(s.matmul(false), dispatch.threads),
+                 s.accumulate ? Matmul::scratch_bytes(s.matmul(true), dispatch.threads) : Bytes()));
   return parts;
 }
 
@@ -273,13 +266,13 @@ class DWeight : public Kernel {
  public:
   DWeight(const Binding& b, const DWeightShape& shape) : s_(shape) {
     Scratch scratch(b.scratch);
-    parts_ = take_dweight_scratch(s_, scratch);
+    parts_ = take_dweight_scratch(s_, b.dispatch, scratch);
     left_ = {b.inputs[s_.left_is_d_y ? 1 : 0].data, s_.left, s_.R};
     right_ = {b.inputs[s_.left_is_d_y ? 0 : 1].data, s_.right, s_.C};
     d_w_ = {b.outputs[0].data, DType::kF32, s_.C};
     if (s_.native) {
-      matmuls_.emplace_back(s_.matmul(false));
-      if (s_.accumulate) matmuls_.emplace_back(s_.matmul(true));
+      matmuls_.emplace_back(s_.matmul(false), b.dispatch.threads);
+      if (s_.accumulate) matmuls_.emplace_back(s_.matmul(true), b.dispatch.threads);
     }
   }
 
@@ -335,9 +328,9 @@ std::unique_ptr<Kernel> make_rows(const Binding& b) {
 }
 
 template <bool kNative>
-Bytes dweight_scratch_bytes(const OpQuery& query, const Dispatch&) {
+Bytes dweight_scratch_bytes(const OpQuery& query, const Dispatch& dispatch) {
   Scratch scratch;
-  take_dweight_scratch(dweight_shape(query, kNative), scratch);
+  take_dweight_scratch(dweight_shape(query, kNative), dispatch, scratch);
   return scratch.used();
 }
 

@@ -199,23 +199,25 @@ TEST(ProductRefusals, SayWhy) {
 
 // The native bf16 kernel's machinery, with f32 where this processor cannot multiply bf16.
 TEST(Matmul, MultipliesAndAccumulatesWithScratchOfTheCaller) {
-  constexpr int64_t kM = 5, kN = 7, kK = 9;
-  const TestTensor a = TestTensor::random({kF32, {kK, kM}}, 1), b = TestTensor::random({kF32, {kN, kK}}, 2);
+  constexpr int64_t kM = 5, kN = 7, kK = 9, kStride = 8;
+  constexpr int kThreads = 2;
+  const TestTensor a = TestTensor::random({kF32, {kK, kStride}}, 1), b = TestTensor::random({kF32, {kN, kK}}, 2);
   const TestTensor c = TestTensor::random({kF32, {kM, kN}}, 3);
   const std::vector<double> as = a.values(), bs = b.values(), before = c.values();
-  MatmulShape shape{kM, kN, kK, true, true, kF32, kF32, kF32, false};
+  MatmulShape shape{kM, kN, kK, true, true, kF32, kF32, kF32, false, kStride};
   for (bool accumulate : {true, false}) {
     shape.accumulate = accumulate;
     ASSERT_EQ(Matmul::refusal(shape), std::nullopt);
-    const TestTensor scratch(OperandType{DType::kU8, Shape{Matmul::scratch_bytes(shape).value}});
-    Matmul(shape).run(a.data(), b.data(), c.data(), scratch.data());
+    const TestTensor scratch(OperandType{DType::kU8, Shape{Matmul::scratch_bytes(shape, kThreads).value}});
+    omp_set_num_threads(kThreads);
+    Matmul(shape, kThreads).run(a.data(), b.data(), c.data(), scratch.data());
     EXPECT_TRUE(scratch.guards_intact());
     std::vector<double> expected(kM * kN);
     for (int64_t m = 0; m < kM; ++m)
       for (int64_t n = 0; n < kN; ++n) {
         double sum = accumulate ? before[static_cast<size_t>(m * kN + n)] : 0.0;
         for (int64_t k = 0; k < kK; ++k)
-          sum += as[static_cast<size_t>(k * kM + m)] * bs[static_cast<size_t>(n * kK + k)];
+          sum += as[static_cast<size_t>(k * kStride + m)] * bs[static_cast<size_t>(n * kK + k)];
         expected[static_cast<size_t>(m * kN + n)] = sum;
       }
     EXPECT_LT(largest_difference(c.values(), expected), 1e-5);

@@ -1,8 +1,8 @@
 // Reference kernels: the head and the loss, one row of logits at a time.
 //
 // loss = inverse_tokens · Σ (lse − logit[target]) over supervised rows;  d_logits = inverse_tokens · loss_scale ·
-// (softmax − onehot), rows of zeros where nothing is supervised. Logits and their gradients are rounded to f32, as the
-// plain decomposition stores them.
+// (softmax − onehot), rows of zeros where nothing is supervised. Logits are rounded to f32, their gradients to f32 or,
+// where x is bf16, to bf16, as the plain decomposition stores them.
 #include <algorithm>
 #include <cmath>
 
@@ -45,6 +45,10 @@ double gradient_factor(const Call& call, size_t inverse_tokens) {
                                                       : inverse;
 }
 
+// What the gradient of a logit is stored in, for activations of type A.
+template <typename A>
+using LogitGradient = std::conditional_t<std::is_same_v<A, BFloat16>, BFloat16, Statistic<A>>;
+
 struct HeadLoss {
   static int64_t scratch_elements(const OpQuery& query) { return query.inputs[1].shape.dim(0); }
   template <typename A>
@@ -86,7 +90,7 @@ struct HeadLossGradient {
         sum += lse - logits[targets[row]];
         for (int64_t v = 0; v < vocabulary; ++v) {
           const double d_logit =
-              store<S>(factor * (std::exp(logits[v] - lse) - (v == targets[row] ? 1.0 : 0.0)));
+              rounded<LogitGradient<A>>(factor * (std::exp(logits[v] - lse) - (v == targets[row] ? 1.0 : 0.0)));
           for (int64_t c = 0; c < channels; ++c) {
             gradient[c] += d_logit * double{load(w[v * channels + c])};
             if (d_w != nullptr)
@@ -118,10 +122,19 @@ struct CrossEntropy {
 struct CrossEntropyBackward {
   template <typename A>
   static void run(const Call& call, bool) {
+    if (call.attributes.word_or("out", "") == "bf16")
+      write<A, BFloat16>(call);
+    else
+      write<A, A>(call);
+  }
+
+ private:
+  template <typename A, typename Out>
+  static void write(const Call& call) {
     const A* logits = call.input<A>(0);
     const int32_t* targets = call.input<int32_t>(1);
     const double factor = gradient_factor<A>(call, 2);
-    A* d_logits = call.output<A>(0);
+    Out* d_logits = call.output<Out>(0);
     const int64_t vocabulary = call.input_shape(0).last();
     for (int64_t row = 0, rows = call.input_shape(0).rows(); row < rows; ++row) {
       const A* from = logits + row * vocabulary;
@@ -129,8 +142,8 @@ struct CrossEntropyBackward {
       const double lse = counts ? log_sum_exp(from, vocabulary) : 0;
       for (int64_t v = 0; v < vocabulary; ++v)
         d_logits[row * vocabulary + v] =
-            counts ? store<A>(factor * (std::exp(from[v] - lse) - (v == targets[row] ? 1.0 : 0.0)))
-                   : A{0};
+            counts ? store<Out>(factor * (std::exp(from[v] - lse) - (v == targets[row] ? 1.0 : 0.0)))
+                   : Out{};
     }
   }
 };
