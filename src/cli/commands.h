@@ -10,6 +10,9 @@ int train_command(const ProgramOptions& options);
 int eval_command(const ProgramOptions& options);
 int generate_command(const ProgramOptions& options);
 int inspect_command(const ProgramOptions& options);
+int tokenizer_encode_command(const ProgramOptions& options);
+int tokenizer_decode_command(const ProgramOptions& options);
+int tokenizer_train_command(const ProgramOptions& options);
 int version_command(const ProgramOptions& options);
 
 }  // namespace snug

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <optional>
 
 #include "base/errors.h"
 #include "cli/commands.h"
@@ -15,21 +16,35 @@ int generate_command(const ProgramOptions& options) {
   if (as_ids && !options.run.prompt.empty())
     throw_user(ExitCode::kUsage, "--prompt and --prompt_tokens are both given; expected one of them");
   Prepared run = prepare(options.run, RunKind::kGenerate);
-  if (!as_ids) require_byte_tokenizer(run.directory.path());
   require_budget_allowed(run);
   require_plan_fits(run);
 
-  std::vector<int32_t> prompt = as_ids ? options.run.prompt_tokens : encode_bytes(options.run.prompt);
+  const bool has_ids = as_ids || run.tokenizer;
+  const std::vector<int32_t> prompt = has_ids ? run.options.prompt_tokens : encode_bytes(options.run.prompt);
   if (!as_ids) std::fwrite(options.run.prompt.data(), 1, options.run.prompt.size(), stdout);
+  // What is generated is decoded behind the prompt, which may leave it a space or the rest of a character.
+  std::optional<TextDecoder> decoder;
+  std::string text;
+  if (run.tokenizer) {
+    decoder.emplace(*run.tokenizer);
+    for (const int32_t id : prompt) decoder->push(id, text);
+    text.clear();
+  }
   generate(run, prompt, [&](int32_t token) {
     if (as_ids) {
       std::printf("%d ", token);
     } else {
-      const std::string bytes = decode_bytes(std::span(&token, 1));
-      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+      if (decoder)
+        decoder->push(token, text);
+      else
+        text = decode_bytes(std::span(&token, 1));
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      text.clear();
     }
     std::fflush(stdout);
   });
+  if (decoder) decoder->finish(text);
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::printf("\n");
   return 0;
 }

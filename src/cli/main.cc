@@ -35,6 +35,12 @@ constexpr CommandInfo kCommands[] = {
      "snug generate --model DIR --prompt \"In the beginning\" --temperature 0.8", generate_command},
     {"inspect", kInspect, "Print the graph after a pass, the schedule, the layout, the kernels or the plan.",
      "snug inspect --model DIR --at differentiate --phase micro_step", inspect_command},
+    {"tokenizer encode", kTokenizerEncode, "Text to token ids.",
+     "snug tokenizer encode --tokenizer DIR --file text.txt --output ids.txt", tokenizer_encode_command},
+    {"tokenizer decode", kTokenizerDecode, "Token ids to text.",
+     "snug tokenizer decode --tokenizer DIR --file ids.txt --output text.txt", tokenizer_decode_command},
+    {"tokenizer train", kTokenizerTrain, "A byte-level BPE tokenizer from text.",
+     "snug tokenizer train --file text.txt --vocab_size 8192 --output tokenizer.json", tokenizer_train_command},
     {"version", kVersion, "Build, libraries, processor and the kernels chosen for it.", "snug version --json",
      version_command},
 };
@@ -42,7 +48,7 @@ constexpr CommandInfo kCommands[] = {
 void print_overview() {
   std::printf(
       "Snug trains large language models inside the memory you have.\n\nUsage: snug COMMAND [OPTIONS]\n\n");
-  for (const CommandInfo& info : kCommands) std::printf("  %-10s %s\n", info.name, info.summary);
+  for (const CommandInfo& info : kCommands) std::printf("  %-17s %s\n", info.name, info.summary);
   std::printf(
       "\nsnug COMMAND --help explains a command's options.\n\n"
       "Exit codes: 0 done, 1 bug in Snug, 2 wrong option or configuration, 3 bad file, 4 does not fit the "
@@ -56,12 +62,20 @@ int run(const std::vector<std::string>& arguments) {
     print_overview();
     return static_cast<int>(arguments.empty() ? ExitCode::kUsage : ExitCode::kSuccess);
   }
-  const std::string name = arguments[0] == "--version" ? "version" : arguments[0];
+  std::string name = arguments[0] == "--version" ? "version" : arguments[0];
+  size_t words = 1;
+  if (name == "tokenizer") {  // its commands have two words
+    if (arguments.size() > 1 && !arguments[1].starts_with('-')) name += " " + arguments[words++];
+    if (arguments.size() == 1 || arguments[1] == "--help" || arguments[1] == "-h") {
+      print_overview();
+      return static_cast<int>(arguments.size() == 1 ? ExitCode::kUsage : ExitCode::kSuccess);
+    }
+  }
   std::vector<std::string> names;
   for (const CommandInfo& info : kCommands) {
     names.emplace_back(info.name);
     if (name != info.name) continue;
-    const ParsedOptions parsed = parse_options(info.command, std::span(arguments).subspan(1));
+    const ParsedOptions parsed = parse_options(info.command, std::span(arguments).subspan(words));
     if (parsed.help) {
       std::printf("%s\n\nUsage: snug %s [OPTIONS]\nExample: %s\n%s", info.summary, info.name, info.example,
                   options_help(info.command).c_str());

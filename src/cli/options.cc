@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/nearest.h"
+#include "cli/option_values.h"
 #include "formats/run_config.h"
 
 namespace snug {
@@ -17,35 +18,6 @@ namespace {
 
 constexpr unsigned kModelCommands = kPlan | kTrain | kEval | kGenerate | kInspect;
 constexpr unsigned kTraining = kPlan | kTrain | kInspect;
-
-template <typename... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw_user(ExitCode::kUsage, format, std::forward<Args>(args)...);
-}
-
-std::string lowercase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
-bool read_bool(const std::string& text) {
-  const std::string word = lowercase(text);
-  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
-  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
-  refuse("found \"{}\"; expected true or false", text);
-}
-
-template <typename T>
-T read_number(const std::string& text, T least, T most, std::string_view expected) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end || !(value >= least && value <= most))
-    refuse("found \"{}\"; expected {}", text, expected);
-  return value;
-}
 
 // The entries are made by kind, so that reading and writing an option's text stand side by side.
 
@@ -210,7 +182,7 @@ std::vector<OptionInfo> make_options() {
             {.group = data,
              .value = "FILE",
              .commands = kTraining,
-             .help = "Text (.txt) or token shard (nanoGPT raw, llm.c); several, separated by commas or by "
+             .help = "Text (.txt, read with the model's own tokenizer) or token shard (nanoGPT raw, llm.c); several, separated by commas or by "
                      "repeating the option, are one stream."}));
   add(texts("validation_file", &RunOptions::validation_file,
             {.group = data,
@@ -513,7 +485,7 @@ std::vector<OptionInfo> make_options() {
                     .commands = kGenerate,
                     .help =
                         "Token ids to continue, separated by commas; prints ids. For tokenizers that Snug "
-                        "does not read yet."};
+                        "does not read."};
     info.name = "prompt_tokens";
     info.set = [](ProgramOptions& o, const std::string& value) {
       o.run.prompt_tokens = read_token_list(value);
@@ -534,6 +506,8 @@ std::vector<OptionInfo> make_options() {
            {.group = generation,
             .commands = kGenerate,
             .help = "Sample from the likeliest tokens that hold this probability."}));
+
+  for (OptionInfo& info : tokenizer_options()) add(std::move(info));
 
   {
     OptionInfo info{

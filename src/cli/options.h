@@ -12,12 +12,32 @@
 #include <utility>
 #include <vector>
 
+#include "formats/tokenizer/bpe_trainer.h"
 #include "train/run_options.h"
 
 namespace snug {
 
 // Commands an option belongs to, as a set of bits.
-enum Command : unsigned { kPlan = 1, kTrain = 2, kEval = 4, kGenerate = 8, kInspect = 16, kVersion = 32 };
+enum Command : unsigned {
+  kPlan = 1,
+  kTrain = 2,
+  kEval = 4,
+  kGenerate = 8,
+  kInspect = 16,
+  kVersion = 32,
+  kTokenizerEncode = 64,
+  kTokenizerDecode = 128,
+  kTokenizerTrain = 256,
+};
+
+// snug tokenizer ….
+struct TokenizerOptions {
+  std::string tokenizer;           // tokenizer.json or model directory
+  std::vector<std::string> files;  // text to encode or to train on, or ids to decode
+  std::string output;              // empty: standard output
+  bool add_special_tokens = true, skip_special_tokens = true;
+  BpeTraining training = {.threads = 0};  // threads 0: as for other commands
+};
 
 // What only the program knows, beside the run itself.
 struct ProgramOptions {
@@ -27,6 +47,7 @@ struct ProgramOptions {
   std::string sweep_svg;     // plan: the same drawn into this file
   std::string at = "final";  // inspect: which pass, or layout, kernels, plan
   std::string phase;         // inspect: which phase
+  TokenizerOptions tokenizer;
 };
 
 struct OptionInfo {
@@ -42,6 +63,8 @@ struct OptionInfo {
 };
 
 std::span<const OptionInfo> all_options();
+// Their part for snug tokenizer ….
+std::vector<OptionInfo> tokenizer_options();
 
 struct ParsedOptions {
   ProgramOptions options;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,9 +32,9 @@ std::string byte_tokenizer_config_json(int64_t longest_input);
 // Writes both files into a directory.
 void write_byte_tokenizer(const std::string& directory, int64_t longest_input);
 
-// Returns when `directory`/tokenizer.json encodes every text as this tokenizer does; otherwise
-// UserError(kBadFile) that says which tokenizer it is or what differs, or that there is none. Formatting,
-// order and settings that do not change the ids are free.
-void require_byte_tokenizer(const std::string& directory);
+// None when `directory`/tokenizer.json encodes every text as this tokenizer does; otherwise what differs first, as a
+// sentence, or that there is no such file. Formatting, order and settings that do not change the ids are free.
+// Throws UserError(kBadFile) for a file that is no JSON.
+std::optional<std::string> difference_from_byte_tokenizer(const std::string& directory);
 
 }  // namespace snug

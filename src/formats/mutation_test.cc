@@ -165,19 +165,14 @@ TEST(Mutations, ModelDirectories) {
       kRounds / 4);
 }
 
-TEST(Mutations, Tokenizers) {
+TEST(Mutations, ByteTokenizers) {
   const TemporaryDirectory directory;
-  // Without the long vocabulary most edits would fall on it; the first part has the structure.
-  refusals(byte_tokenizer_json().substr(0, 800), [&](const std::string& damaged) {
-    write_quickly(directory / "tokenizer.json", damaged);
-    require_byte_tokenizer(directory.path());
-  });
   std::mt19937 random(7);
   const std::string whole = byte_tokenizer_json();
   for (int round = 0; round < 200; ++round) {
     write_quickly(directory / "tokenizer.json", mutate(whole, random));
     try {
-      require_byte_tokenizer(directory.path());
+      difference_from_byte_tokenizer(directory.path());
     } catch (const UserError&) {
       continue;  // refused
     }

@@ -52,7 +52,8 @@ void write_model(const Prepared& run, const ParameterFiles& files, Executor& exe
   }
   run.directory.write_config(directory, changes);
   run.directory.copy_side_files(directory);
-  if (run.options.from_scratch && trains_on_text(run.options) && !fs::exists(fs::path(directory) / "tokenizer.json"))
+  const auto has = [&](const char* name) { return fs::exists(fs::path(directory) / name); };
+  if (run.options.from_scratch && trains_on_text(run.options) && !has("tokenizer.json") && !has("vocab.json"))
     write_byte_tokenizer(directory, run.model.max_positions);
   if (loss_scale) write_file((fs::path(directory) / kLossScaleFile).string(), loss_scale->state().dump(2) + "\n");
   save_weights(files, executor, directory);

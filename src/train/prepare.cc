@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "formats/byte_tokenizer.h"
+#include "data/tokenized_text.h"
 #include "formats/token_shard.h"
 #include "models/load_model.h"
 #include "train/batch.h"
 #include "train/fit.h"
 #include "train/size_options.h"
+#include "train/text_tokenizer.h"
 #include "train/variants.h"
 
 namespace snug {
@@ -76,13 +77,18 @@ void check_options(const RunOptions& options, RunKind kind) {
                options.num_train_epochs);
 }
 
-// Files of one kind as windows. Text needs the byte tokenizer.
-std::optional<Windows> open_windows(const std::vector<std::string>& files, const RunOptions& options, const Model& model) {
+// Files of one kind as windows. Texts are read with `tokenizer`, or byte by byte without one.
+std::optional<Windows> open_windows(const std::vector<std::string>& files, const RunOptions& options, const Model& model,
+                                    const ModelDirectory& directory, const Tokenizer* tokenizer) {
   if (files.empty()) return std::nullopt;
   const TokenDType dtype = options.token_dtype.empty() ? default_token_dtype(model.vocabulary)
                                                        : parse_token_dtype(options.token_dtype).value();
   std::vector<std::unique_ptr<TokenStream>> streams;
-  for (const std::string& file : files) streams.push_back(open_token_stream(file, dtype, model.vocabulary));
+  for (const std::string& file : files)
+    streams.push_back(tokenizer != nullptr && is_text_path(file)
+                          ? open_tokenized_text(file, *tokenizer, end_of_text_id(directory, *tokenizer), model.vocabulary,
+                                                ids_directory())
+                          : open_token_stream(file, dtype, model.vocabulary));
   return Windows(JoinedStream(std::move(streams)), options.max_length, files.front());
 }
 
@@ -97,11 +103,9 @@ int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
   return std::max<int64_t>(1, static_cast<int64_t>(updates + 0.5));
 }
 
-void check_tokenizer(const RunOptions& options) {
-  if (!is_text_run(options.train_file) && !is_text_run(options.validation_file)) return;
-  // A run from scratch gets the byte tokenizer; a tokenizer that is there already must be that one.
-  if (options.from_scratch && !fs::exists(fs::path(options.model) / "tokenizer.json")) return;
-  require_byte_tokenizer(options.model);
+bool reads_text(const RunOptions& options, RunKind kind) {
+  return is_text_run(options.train_file) || is_text_run(options.validation_file) ||
+         (kind == RunKind::kGenerate && !options.prompt.empty());
 }
 
 // Compiles what each form that is allowed makes of the run, for the operations that costs are needed of.
@@ -196,7 +200,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   compile.evaluate = evaluates;
   compile.save = kind == RunKind::kTrain;
   if (kind == RunKind::kGenerate) {
-    const auto prompt = static_cast<int64_t>(std::max(options.prompt.size(), options.prompt_tokens.size()));
+    const auto prompt = static_cast<int64_t>(options.prompt_tokens.empty() ? options.prompt.size() : options.prompt_tokens.size());
     const int64_t longest = std::min(model.max_positions, std::max<int64_t>(1, prompt) + options.max_new_tokens);
     for (int64_t length = 16; compile.generate_lengths.empty() || compile.generate_lengths.back() < longest; length *= 2)
       compile.generate_lengths.push_back(std::min(length, model.max_positions));
@@ -224,10 +228,13 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
     throw_user(ExitCode::kUsage, "max_length is {}; expected at most {}, the model's positions", options.max_length,
                model.max_positions);
   if (options.threads == 0) options.threads = static_cast<int>(default_threads());
-  check_tokenizer(options);
 
-  std::optional<Windows> train = open_windows(options.train_file, options, model);
-  std::optional<Windows> validation = open_windows(options.validation_file, options, model);
+  std::unique_ptr<const Tokenizer> tokenizer;
+  if (reads_text(options, kind)) tokenizer = text_tokenizer(options, model);
+  if (tokenizer && !options.prompt.empty()) options.prompt_tokens = encode_prompt(*tokenizer, options.prompt);
+  std::optional<Windows> train = open_windows(options.train_file, options, model, directory, tokenizer.get());
+  std::optional<Windows> validation = open_windows(options.validation_file, options, model, directory, tokenizer.get());
+  if (kind != RunKind::kGenerate) tokenizer.reset();
   auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
   const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
 
@@ -236,6 +243,7 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                .options = {},
                .directory = std::move(directory),
                .model = std::move(model),
+               .tokenizer = std::move(tokenizer),
                .evaluates = evaluates,
                .compile_options = {},
                .backend = std::move(backend),

@@ -13,6 +13,7 @@
 #include "compile/pipeline.h"
 #include "data/windows.h"
 #include "formats/model_directory.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "models/model.h"
 #include "observe/plan_report.h"
 #include "observe/process_memory.h"
@@ -32,6 +33,7 @@ struct Prepared {
   RunOptions options;  // the same with the planner's choices: what the plan is made for
   ModelDirectory directory;
   Model model;
+  std::unique_ptr<const Tokenizer> tokenizer;  // of a prompt; none: Snug's byte tokenizer, or no prompt
   bool evaluates = false;  // there is a phase that evaluates
   CompileOptions compile_options;
   std::unique_ptr<cpu::CpuBackend> backend;

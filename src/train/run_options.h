@@ -84,7 +84,7 @@ struct RunOptions {
 
   // Generation
   std::string prompt;
-  std::vector<int32_t> prompt_tokens;  // instead of `prompt`, for models whose tokenizer Snug does not read
+  std::vector<int32_t> prompt_tokens;  // instead of `prompt`: for models whose tokenizer Snug does not read
   int64_t max_new_tokens = 200, top_k = 50;
   double temperature = 1, top_p = 1;
 };

@@ -243,7 +243,16 @@ TEST_F(Errors, NoWeights) {
 
 TEST_F(Errors, OtherTokenizerIsRefusedForText) {
   write_text(fixture_ + "/tokenizer.json", R"({"version":"1.0","model":{"type":"Unigram","vocab":[]}})");
-  expect_refusal(training({"--train_file", text_}), kBadFile, {"tokenizer.json", "byte tokenizer"});
+  expect_refusal(training({"--train_file", text_}), kBadFile, {"tokenizer.json", "Unigram", "expected \"BPE\"", "token shards"});
+}
+
+// Made for 600 tokens and more; the model has 257 rows.
+TEST_F(Errors, TokenizerOfAnotherModel) {
+  std::filesystem::copy(std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/tokenizers/gpt2.json", fixture_ + "/tokenizer.json");
+  for (const auto& words : {training({"--train_file", text_}),
+                            std::vector<std::string>{"generate", "--model", fixture_, "--prompt", "x"},
+                            std::vector<std::string>{"eval", "--model", fixture_, "--validation_file", text_}})
+    expect_refusal(words, kBadFile, {"tokenizer.json", "<|endoftext|>", "600", "vocab_size (257)", "do not belong together"});
 }
 
 TEST_F(Errors, TextWithoutTokenizer) {

@@ -1,0 +1,56 @@
+#include "train/text_tokenizer.h"
+
+#include <filesystem>
+
+#include "base/errors.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "formats/byte_tokenizer.h"
+#include "train/costs.h"
+#include "train/generator.h"
+
+namespace snug {
+
+std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model) {
+  const std::string& directory = options.model;
+  const bool has_file = file_exists(join_path(directory, "tokenizer.json"));
+  if (options.from_scratch && !has_file && !file_exists(join_path(directory, "vocab.json"))) return nullptr;
+  if (has_file && !difference_from_byte_tokenizer(directory)) return nullptr;
+  std::unique_ptr<const Tokenizer> tokenizer = Tokenizer::load(directory);
+  if (const int32_t largest = tokenizer->largest_id(); largest >= model.vocabulary)
+    throw_user(ExitCode::kBadFile,
+               "{}: {} has id {}; expected ids below the model's vocab_size ({}): tokenizer and model do not belong together",
+               tokenizer->spec().file, quote_json(Json(std::string(tokenizer->id_to_token(largest).value_or("")))), largest,
+               model.vocabulary);
+  return tokenizer;
+}
+
+std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tokenizer& tokenizer) {
+  const std::string config = join_path(directory.path(), "tokenizer_config.json");
+  if (file_exists(config)) {
+    const Json json = read_json_object(config);
+    if (const auto found = json.find("eos_token"); found != json.end()) {
+      const Json content = found->is_object() ? found->value("content", Json()) : *found;
+      if (content.is_string())
+        if (const auto id = tokenizer.token_to_id(content.get<std::string>())) return id;
+    }
+  }
+  const std::vector<int32_t> ids = end_of_text_ids(directory);
+  if (ids.empty() || !tokenizer.id_to_token(ids.front())) return std::nullopt;
+  return ids.front();
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt) {
+  std::vector<int32_t> ids = tokenizer.spec().before;
+  const std::vector<int32_t> text = tokenizer.encode(prompt, false);
+  ids.insert(ids.end(), text.begin(), text.end());
+  return ids;
+}
+
+std::string ids_directory() {
+  std::string directory = costs_directory();
+  if (directory.empty()) directory = (std::filesystem::temp_directory_path() / "snug").string();
+  return directory;
+}
+
+}  // namespace snug

@@ -1,0 +1,30 @@
+// train/text_tokenizer.h — which tokenizer a run's texts are read with
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/windows.h"
+#include "formats/model_directory.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "models/model.h"
+#include "train/run_options.h"
+
+namespace snug {
+
+// The tokenizer of the model directory; null for Snug's byte tokenizer, which a run from scratch also gets where the directory has
+// none. Throws UserError(kBadFile) for a tokenizer that Snug does not read, none at all, and one with ids beyond the model's
+// vocabulary.
+std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model);
+
+// The id that ends a text: eos_token of tokenizer_config.json, else the first end-of-text id of the model; none when neither names one.
+std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tokenizer& tokenizer);
+
+// The prompt's ids, with what the tokenizer puts before a text and without what it puts behind.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt);
+
+// Where texts are kept as ids while a run reads them: the cache directory, or the system's directory for temporary files.
+std::string ids_directory();
+
+}  // namespace snug
