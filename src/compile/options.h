@@ -38,6 +38,8 @@ struct CompileOptions {
   int64_t accumulation = 1;  // micro-steps an update
   // Rows of logits that the head makes at a time. Other numbers of rows are other sums: not exact.
   int64_t head_chunk = kHeadChunkRows;
+  // Rows that an MLP works on at a time (passes/chunk_mlp.h); 0: all. Other numbers of rows are other sums as well.
+  int64_t mlp_chunk = 0;
   Precision precision = Precision::kF32;
   RecomputePolicy recompute;
   // Instead of `recompute`, if there is one: what becomes of each forward value of the micro-step, asked once

@@ -15,6 +15,7 @@
 #include "layout/pack.h"
 #include "passes/accumulate.h"
 #include "passes/cast.h"
+#include "passes/chunk_mlp.h"
 #include "passes/decompose.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
@@ -65,6 +66,8 @@ void check_options(const CompileOptions& options) {
   if (options.train || options.evaluate) at_least_one("length", options.length);
   for (int64_t length : options.generate_lengths) at_least_one("generate_lengths", length);
   at_least_one("head_chunk", options.head_chunk);
+  if (options.mlp_chunk < 0)
+    throw_user(ExitCode::kUsage, "mlp_chunk: found {}, expected 0 or more", options.mlp_chunk);
   at_least_one("staging", options.staging.value);
   if (!options.train && !options.evaluate && options.generate_lengths.empty())
     throw_user(ExitCode::kUsage,
@@ -119,6 +122,9 @@ Graph model_phase(Runner& runner, const Model& model, Purpose purpose, int64_t b
 
   // Types first: everything that later passes append takes its type from what is there.
   runner.run("cast", graph, [&](Graph& g) { return cast(g, stored_type(options)); });
+  // Before the backward: what lies inside an MLP is then nothing that a gradient rule names.
+  if (options.mlp_chunk > 0)
+    runner.run("chunk_mlp", graph, [&](Graph& g) { return chunk_mlp(g, options.mlp_chunk); });
   // Now the backward exists, and with it the knowledge of what is needed until when.
   if (trains) runner.run("differentiate", graph, differentiate);
   // Behind the gradients that it multiplies; before their operations are copied or decomposed.
@@ -175,6 +181,7 @@ std::span<const std::string_view> optional_passes() { return kOptionalPasses; }
 Graph differentiated_micro_step(const Model& model, const CompileOptions& options) {
   Graph graph = build_forward(model, Purpose::kTrain, options.batch, options.length, options.head_chunk);
   cast(graph, stored_type(options));
+  if (options.mlp_chunk > 0) chunk_mlp(graph, options.mlp_chunk);
   differentiate(graph);
   if (options.precision == Precision::kF16) scale_loss(graph);
   return graph;

@@ -1,5 +1,7 @@
 // Gradient rules of the forward operations. The formulas are in docs/operations.md; a rule only chooses and
 // wires operations.
+#include <optional>
+
 #include "base/errors.h"
 #include "ir/operation_rules.h"
 
@@ -50,21 +52,29 @@ class Backward {
                    .existing_outputs = std::move(existing_outputs)});
   }
 
-  // The gradients of the parameters at `positions`, made by one operation whose accumulators follow `inputs`.
+  // The gradients of the parameters at `positions`, made by one operation whose accumulators follow `inputs`. Where `activation` is a
+  // position, the operation's first output is that operand's gradient.
   void emit_parameters(std::string_view kind, std::string_view suffix, std::vector<TensorId> inputs,
-                       Attributes attributes, const std::vector<size_t>& positions) {
+                       Attributes attributes, const std::vector<size_t>& positions,
+                       std::optional<size_t> activation = {}) {
     std::vector<std::string> names;
     size_t partials = 0;
+    if (activation) names.push_back(gradient_name(*activation));
     for (size_t position : positions) {
       names.push_back(gradient_name(position));
       if (request_.partial[position].valid()) ++partials;
     }
-    const bool accumulate = partials == positions.size();
+    const bool accumulate = !positions.empty() && partials == positions.size();
     attributes.set("accumulate", int64_t{accumulate});
     if (accumulate)
       for (size_t position : positions) inputs.push_back(request_.partial[position]);
-    const std::vector<TensorId> made =
+    std::vector<TensorId> made =
         emit(kind, suffix, std::move(inputs), std::move(attributes), std::move(names), Category::kGradients);
+    if (activation) {
+      request_.graph.tensor(made[0]).category = Category::kActivations;
+      set(*activation, made[0]);
+      made.erase(made.begin());
+    }
     for (size_t i = 0; i < positions.size(); ++i) {
       const size_t position = positions[i];
       if (!needs(position)) continue;
@@ -237,6 +247,25 @@ std::vector<TensorId> gradient_of_swiglu(GradientRequest& request) {
       {backward.gradient_name(0), backward.gradient_name(1)});
   backward.set(0, made[0]);
   backward.set(1, made[1]);
+  return backward.done();
+}
+
+std::vector<TensorId> gradient_of_mlp(GradientRequest& request) {
+  Backward backward(request);
+  std::vector<TensorId> inputs{backward.only_d_output()};
+  inputs.insert(inputs.end(), request.op.inputs.begin(), request.op.inputs.end());
+  std::vector<size_t> parameters;
+  int64_t gradients = 0;
+  for (size_t input = 0; input < request.op.inputs.size(); ++input) {
+    if (!backward.needs(input)) continue;
+    gradients |= int64_t{1} << input;
+    if (input > 0) parameters.push_back(input);
+  }
+  if (gradients == 0) return backward.done();
+  Attributes attributes = backward.attributes();
+  attributes.set("gradients", gradients);
+  backward.emit_parameters("mlp_gradient", "gradient", std::move(inputs), std::move(attributes), parameters,
+                           backward.needs(0) ? std::optional<size_t>(0) : std::nullopt);
   return backward.done();
 }
 

@@ -174,6 +174,50 @@ carried %g : f32[2,6,12] activations
       "%d.x : f32[2,6,8] activations = linear_dx(%d.u, %w) {weight=io} @backward name=fc.dx\n");
 }
 
+constexpr std::string_view kMlp = R"(graph g
+state %w_up : f32[12,8] weights parameter=up.weight trainable
+state %b_up : f32[12] weights parameter=up.bias
+state %w_down : f32[8,12] weights parameter=down.weight trainable
+state %b_down : f32[8] weights parameter=down.bias trainable
+carried %x : f32[2,6,8] activations
+carried %g : f32[2,6,8] activations
+carried %partial_up : f32[12,8] gradients
+carried %partial_down : f32[8,12] gradients
+carried %partial_b : f32[8] gradients
+%y : f32[2,6,8] activations = mlp(%x, %w_up, %b_up, %w_down, %b_down) {activation=gelu_none, bias=1, chunk=4, weight=oi} @forward block=3 name=mlp
+)";
+
+TEST(Gradients, OfMlpIsOneOperation) {
+  EXPECT_EQ(
+      differentiate_last(kMlp, {.needs = {true, true, false, true, true},
+                                .partial = {"", "partial_up", "", "partial_down", "partial_b"}})
+          .backward,
+      "%d.x : f32[2,6,8] activations, %d.w_up : f32[12,8] gradients, %d.w_down : f32[8,12] gradients, "
+      "%d.b_down : "
+      "f32[8] gradients = mlp_gradient(%g, %x, %w_up, %b_up, %w_down, %b_down, %partial_up, %partial_down, "
+      "%partial_b) {accumulate=1, activation=gelu_none, bias=1, chunk=4, gradients=27, weight=oi} @backward "
+      "block=3 "
+      "name=mlp.gradient alias=1:6,2:7,3:8\n");
+  EXPECT_EQ(
+      differentiate_last(kMlp, {.needs = {true, false, false, false, false}}).backward,
+      "%d.x : f32[2,6,8] activations = mlp_gradient(%g, %x, %w_up, %b_up, %w_down, %b_down) {accumulate=0, "
+      "activation=gelu_none, bias=1, chunk=4, gradients=1, weight=oi} @backward block=3 name=mlp.gradient\n");
+}
+
+TEST(Gradients, OfMlpAddWhenOnlyOneParameterHasAPartial) {
+  const Differentiated result =
+      differentiate_last(kMlp, {.needs = {false, true, false, true, false}, .partial = {"", "partial_up"}});
+  EXPECT_EQ(result.backward,
+            "%d.w_up : f32[12,8] gradients, %d.w_down : f32[8,12] gradients = mlp_gradient(%g, %x, %w_up, "
+            "%b_up, %w_down, "
+            "%b_down) {accumulate=0, activation=gelu_none, bias=1, chunk=4, gradients=10, weight=oi} "
+            "@backward block=3 "
+            "name=mlp.gradient\n"
+            "%d.w_up.1 : f32[12,8] gradients = add(%partial_up, %d.w_up) @backward block=3 "
+            "name=mlp.gradient.add0\n");
+  EXPECT_EQ(result.graph.tensor(result.gradients[1]).name, "d.w_up.1");
+}
+
 TEST(Gradients, OfAddPassThrough) {
   const Differentiated result = differentiate_last(R"(graph g
 carried %a : f32[3] activations
@@ -229,7 +273,7 @@ TEST(Gradients, HaveTheTypeOfTheirInput) {
       EXPECT_EQ(graph.ops[i].block, op.block);
     }
   }
-  EXPECT_GE(rules, 17u);
+  EXPECT_GE(rules, 18u);
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ state %norm_w : bf16[8] weights parameter=ln.weight trainable
 state %norm_b : bf16[8] weights parameter=ln.bias trainable
 state %w_kv : bf16[4,8] weights parameter=kv.weight
 state %w_qkv : bf16[16,8] weights parameter=qkv.weight
+state %w_down : bf16[12,8] weights parameter=down.weight
+state %w_gate : bf16[12,8] weights parameter=gate.weight trainable
+state %w_up : bf16[12,8] weights parameter=up.weight trainable
 input %tokens : i32[2,6] data
 input %targets : i32[2,6] data
 input %positions : i32[2,6] data
@@ -41,6 +44,8 @@ input %position : i32[1] data
 %h : bf16[2,6,12] activations = gelu(%u) {approximate=tanh} @forward block=0 name=h.0.gelu
 %u1 : bf16[2,6,12] activations, %h1 : bf16[2,6,12] activations = linear_gelu(%sum, %w_fc, %b_fc) {approximate=none, bias=1, weight=io} @forward block=0 name=h.0.fc_gelu
 %m : bf16[2,6,12] activations = swiglu(%h, %h1) @forward block=0 name=h.0.swiglu alias=0:0
+%mlp : bf16[2,6,8] activations = mlp(%sum, %w_fc, %b_fc, %w_down, %norm_b) {activation=gelu_tanh, bias=1, chunk=5, weight=io} @forward block=0 name=h.0.mlp
+%gated : bf16[2,6,8] activations = mlp(%mlp, %w_gate, %w_up, %w_proj) {activation=swiglu, bias=0, chunk=12, weight=oi} @forward block=0 name=h.0.gated alias=0:0
 %y : bf16[2,6,8] activations = linear_add(%m, %w_proj, %sum) {bias=0, weight=oi} @forward block=0 name=h.0.proj alias=0:2
 %loss : f32[1] activations = head_loss(%y, %wte, %targets, %inverse_tokens) {chunk=1024} @forward name=loss
 %logits : f32[2,6,20] activations = linear(%y, %wte) {bias=0, out=f32, weight=oi} @forward name=logits
@@ -55,6 +60,11 @@ constexpr std::string_view kBackwardExamples = R"(graph backward
 state %wte : bf16[20,8] weights parameter=wte.weight trainable decay
 state %w_fc : bf16[8,12] weights parameter=h.0.fc.weight trainable decay
 state %norm_w : bf16[8] weights parameter=ln.weight trainable
+state %b_fc : bf16[12] weights parameter=h.0.fc.bias trainable
+state %w_down : bf16[12,8] weights parameter=down.weight trainable
+state %w_gate : bf16[12,8] weights parameter=gate.weight trainable
+state %w_up : bf16[12,8] weights parameter=up.weight
+state %w_proj : bf16[8,12] weights parameter=proj.weight trainable
 input %tokens : i32[2,6] data
 input %document_starts : i32[2,6] data
 input %inverse_tokens : f32[1] data
@@ -63,6 +73,8 @@ input %randomness : u32[2,4] data
 carried %d.wte : f32[20,8] gradients
 carried %d.norm_w : f32[8] gradients
 carried %d.norm_b : f32[8] gradients
+carried %d.w_gate : f32[12,8] gradients
+carried %d.w_proj : f32[8,12] gradients
 carried %x : bf16[2,6,8] activations
 carried %kv : bf16[2,6,4] activations
 carried %qkv : bf16[2,6,16] activations
@@ -88,6 +100,8 @@ carried %logits : f32[2,6,20] activations
 %d.q : bf16[2,6,8] activations, %d.k : bf16[2,6,4] activations, %d.v : bf16[2,6,4] activations = attention_backward(%d.x4, %x, %kv, %kv, %x, %lse, %document_starts, %randomness) {dropout=0.1, heads=4, kv_heads=2, scale=0.5, stream=5} @backward block=0 name=attn.backward
 %d.qkv : bf16[2,6,16] activations = attention_qkv_backward(%d.q, %qkv, %x, %lse, %document_starts) {dropout=0.0, heads=4, kv_heads=2, scale=0.5} @backward block=0 name=attn_qkv.backward
 %d.wte.2 : f32[20,8] gradients = embedding_dtable(%tokens, %d.q, %d.wte.1) {accumulate=1, rows=20} @backward name=wte.dtable alias=0:2
+%d.x6 : bf16[2,6,8] activations, %d.w_fc.1 : f32[8,12] gradients, %d.b_fc.1 : f32[12] gradients, %d.w_down : f32[12,8] gradients, %d.b_down : f32[8] gradients = mlp_gradient(%d.x5, %x, %w_fc, %b_fc, %w_down, %norm_w) {accumulate=0, activation=gelu_none, bias=1, chunk=5, gradients=31, weight=io} @backward name=mlp.gradient
+%d.x7 : bf16[2,6,8] activations, %d.w_gate.1 : f32[12,8] gradients, %d.w_proj.1 : f32[8,12] gradients = mlp_gradient(%d.x6, %x, %w_gate, %w_up, %w_proj, %d.w_gate, %d.w_proj) {accumulate=1, activation=swiglu, bias=0, chunk=4, gradients=11, overwrite_first=1, weight=oi} @backward name=gated.gradient alias=1:5,2:6,0:0
 results %loss, %d.wte, %d.norm_w, %d.norm_b, %d.w_fc, %d.b_fc
 )";
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/operand_reader.h"
 #include "ir/operations.h"
 
 namespace snug {
@@ -28,6 +29,7 @@ std::vector<TensorId> gradient_of_attention(GradientRequest& request);
 std::vector<TensorId> gradient_of_attention_qkv(GradientRequest& request);
 std::vector<TensorId> gradient_of_gelu(GradientRequest& request);
 std::vector<TensorId> gradient_of_swiglu(GradientRequest& request);
+std::vector<TensorId> gradient_of_mlp(GradientRequest& request);
 std::vector<TensorId> gradient_of_dropout(GradientRequest& request);
 std::vector<TensorId> gradient_of_head_loss(GradientRequest& request);
 std::vector<TensorId> gradient_of_cross_entropy(GradientRequest& request);
@@ -35,12 +37,20 @@ std::vector<TensorId> gradient_of_cross_entropy(GradientRequest& request);
 // Decompositions (ir/decompose.cc): the contract is OperationInfo::decompose's.
 void decompose_linear_gelu(Graph& graph, const Op& op);
 void decompose_linear_add(Graph& graph, const Op& op);
+void decompose_mlp(Graph& graph, const Op& op);
+void decompose_mlp_gradient(Graph& graph, const Op& op);
 void decompose_head_loss(Graph& graph, const Op& op);
 void decompose_head_loss_gradient(Graph& graph, const Op& op);
 
 // Shape rules that more than one file needs.
 std::vector<AliasRule> no_aliases(const Attributes& attributes, std::span<const OperandType> inputs);
 double no_flops(const Attributes& attributes, std::span<const OperandType> inputs);
+// Reads x and the products of an MLP; the types of all its operands (base/mlp_operands.h) and of y.
+struct MlpTypes {
+  std::vector<OperandType> operands;
+  OperandType y;
+};
+MlpTypes read_mlp(OperandReader& reader, const Attributes& attributes);
 // FLOPs of causal attention's two products forward: 2 B T² (heads · head_dim), the half below the diagonal of
 // 4 B T² H D.
 double attention_flops(int64_t batch, int64_t length, int64_t width);

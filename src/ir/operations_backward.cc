@@ -1,5 +1,6 @@
 // Backward operations: shape rules, alias rules and costs, in the order of docs/operations.md.
 #include "base/errors.h"
+#include "base/mlp_operands.h"
 #include "ir/operand_reader.h"
 #include "ir/operation_rules.h"
 
@@ -20,6 +21,14 @@ constexpr AttributeSpec kAccumulateAttributes[] = {kAccumulate, kOverwriteFirst}
 constexpr AttributeSpec kTableAttributes[] = {{"rows", Type::kInteger}, kAccumulate, kOverwriteFirst};
 constexpr AttributeSpec kLinearDxAttributes[] = {kWeight};
 constexpr AttributeSpec kLinearDweightAttributes[] = {kWeight, kAccumulate, kOverwriteFirst};
+constexpr AttributeSpec kMlpGradientAttributes[] = {
+    {"activation", Type::kWord, true, "gelu_tanh|gelu_none|swiglu"},
+    kWeight,
+    {"bias", Type::kFlag},
+    {"chunk", Type::kInteger},
+    {"gradients", Type::kInteger},
+    kAccumulate,
+    kOverwriteFirst};
 constexpr AttributeSpec kAttentionAttributes[] = {{"heads", Type::kInteger},
                                                   {"kv_heads", Type::kInteger},
                                                   {"scale", Type::kReal},
@@ -235,6 +244,50 @@ Aliases swiglu_backward_aliases(const Attributes&, Inputs) {
   return {{0, 0, false}, {0, 1, false}, {1, 2, false}};
 }
 
+Types infer_mlp_gradient(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("mlp_gradient", attributes, inputs);
+  const OperandType& d_y = reader.floating("d_y");
+  const MlpTypes types = read_mlp(reader, attributes);
+  reader.expect(d_y == types.y, "operand d_y: found {}, expected {}", d_y, types.y);
+  const MlpOperands operands(attributes);
+  const int64_t most = (int64_t{1} << operands.count()) - 1, made = attributes.integer("gradients");
+  reader.expect(made >= 1 && made <= most,
+                "attribute gradients: found {}, expected 1 to {}, a bit an operand of mlp", made, most);
+  Types outputs, parameters;
+  if (operands.makes(0)) outputs.push_back(types.operands[0]);
+  for (size_t operand = 1; operand < operands.count(); ++operand)
+    if (operands.makes(operand)) parameters.push_back({wide(d_y.dtype), types.operands[operand].shape});
+  reader.expect(!parameters.empty() || attributes.integer("accumulate") == 0,
+                "accumulate=1: expected it with a parameter's gradient");
+  read_accumulators(reader, attributes, parameters);
+  reader.done();
+  outputs.insert(outputs.end(), parameters.begin(), parameters.end());
+  return outputs;
+}
+
+// A chunk's d_y and x are read before its d_x is written.
+Aliases mlp_gradient_aliases(const Attributes& attributes, Inputs inputs) {
+  const MlpOperands operands(attributes);
+  Aliases rules = accumulators(attributes, inputs, static_cast<int32_t>(operands.parameters()),
+                               static_cast<int32_t>(operands.first_parameter()));
+  if (operands.makes(0)) rules.insert(rules.end(), {{0, 0, false}, {0, 1, false}});
+  return rules;
+}
+
+// What it makes again of the forward is no needed work.
+double mlp_gradient_flops(const Attributes& attributes, Inputs inputs) {
+  const MlpOperands operands(attributes);
+  const auto elements = [&](size_t product) {
+    return static_cast<double>(inputs[1 + operands.weight(product)].shape.elements());
+  };
+  double products = operands.passes_down() ? elements(operands.down()) : 0;
+  for (size_t product = 0; product < operands.products(); ++product) {
+    if (operands.makes(operands.weight(product))) products += elements(product);
+    if (operands.makes(0) && product != operands.down()) products += elements(product);
+  }
+  return 2.0 * static_cast<double>(inputs[0].shape.rows()) * products;
+}
+
 // What the loss's gradient is multiplied by, with scaled=1.
 void read_loss_scale(OperandReader& reader, const Attributes& attributes, DType type) {
   if (attributes.integer_or("scaled", 0) == 1) reader.exactly("loss_scale", type, {1});
@@ -306,6 +359,8 @@ const OperationInfo kBackward[] = {
      attention_backward_flops, nullptr, nullptr},
     {"gelu_backward", kGeluAttributes, infer_gelu_backward, may_first_two, no_flops, nullptr, nullptr},
     {"swiglu_backward", {}, infer_swiglu_backward, swiglu_backward_aliases, no_flops, nullptr, nullptr},
+    {"mlp_gradient", kMlpGradientAttributes, infer_mlp_gradient, mlp_gradient_aliases, mlp_gradient_flops,
+     nullptr, decompose_mlp_gradient},
     {"head_loss_gradient", kHeadAttributes, infer_head_loss_gradient, head_loss_gradient_aliases,
      head_loss_gradient_flops, nullptr, decompose_head_loss_gradient},
     {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first_of_its_type, no_flops, nullptr, nullptr},

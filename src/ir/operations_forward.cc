@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/errors.h"
+#include "base/mlp_operands.h"
 #include "ir/operand_reader.h"
 #include "ir/operation_rules.h"
 
@@ -15,6 +16,7 @@ using Inputs = std::span<const OperandType>;
 using Aliases = std::vector<AliasRule>;
 
 constexpr std::string_view kApproximations = "tanh|none";
+constexpr std::string_view kMlpActivations = "gelu_tanh|gelu_none|swiglu";
 constexpr std::string_view kWeightOrders = "oi|io";
 
 constexpr AttributeSpec kLinearAttributes[] = {
@@ -45,6 +47,10 @@ constexpr AttributeSpec kAttentionAttributes[] = {{"heads", Type::kInteger},
                                                   {"dropout", Type::kReal},
                                                   {"stream", Type::kInteger, false}};
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", Type::kWord, true, kApproximations}};
+constexpr AttributeSpec kMlpAttributes[] = {{"activation", Type::kWord, true, kMlpActivations},
+                                            {"weight", Type::kWord, true, kWeightOrders},
+                                            {"bias", Type::kFlag},
+                                            {"chunk", Type::kInteger}};
 constexpr AttributeSpec kDropoutAttributes[] = {{"probability", Type::kReal}, {"stream", Type::kInteger}};
 constexpr AttributeSpec kFp8EncodeAttributes[] = {{"block", Type::kInteger},
                                                   {"format", Type::kWord, true, "e4m3|e5m2"}};
@@ -251,6 +257,21 @@ Types infer_swiglu(const Attributes& attributes, Inputs inputs) {
   return {gate};
 }
 
+Types infer_mlp(const Attributes& attributes, Inputs inputs) {
+  OperandReader reader("mlp", attributes, inputs);
+  const MlpTypes types = read_mlp(reader, attributes);
+  reader.done();
+  return {types.y};
+}
+
+double mlp_flops(const Attributes& attributes, Inputs inputs) {
+  const MlpOperands operands(attributes);
+  double elements = 0;
+  for (size_t product = 0; product < operands.products(); ++product)
+    elements += static_cast<double>(inputs[operands.weight(product)].shape.elements());
+  return 2.0 * static_cast<double>(inputs[0].shape.rows()) * elements;
+}
+
 Types infer_dropout(const Attributes& attributes, Inputs inputs) {
   OperandReader reader("dropout", attributes, inputs);
   const double probability = attributes.real("probability");
@@ -345,6 +366,7 @@ const OperationInfo kForward[] = {
      gradient_of_attention_qkv, nullptr},
     {"gelu", kGeluAttributes, infer_gelu, may_first, no_flops, gradient_of_gelu, nullptr},
     {"swiglu", {}, infer_swiglu, may_first_two, no_flops, gradient_of_swiglu, nullptr},
+    {"mlp", kMlpAttributes, infer_mlp, may_first, mlp_flops, gradient_of_mlp, decompose_mlp},
     {"dropout", kDropoutAttributes, infer_dropout, may_first, no_flops, gradient_of_dropout, nullptr},
     {"head_loss", kHeadLossAttributes, infer_head_loss, no_aliases, linear_flops, gradient_of_head_loss,
      decompose_head_loss},
@@ -360,6 +382,36 @@ std::span<const OperationInfo> forward_operations() { return kForward; }
 
 std::vector<AliasRule> no_aliases(const Attributes&, std::span<const OperandType>) { return {}; }
 double no_flops(const Attributes&, std::span<const OperandType>) { return 0; }
+
+MlpTypes read_mlp(OperandReader& reader, const Attributes& attributes) {
+  const int64_t chunk = attributes.integer("chunk");
+  reader.expect(chunk >= 1, "attribute chunk: found {}, expected rows from 1", chunk);
+  const MlpOperands positions(attributes);
+  const bool output_first = attributes.word("weight") == "oi";
+  MlpTypes types;
+  types.operands.push_back(reader.floating("x"));
+  const DType dtype = types.operands[0].dtype;
+  const int64_t in = types.operands[0].shape.last();
+  int64_t inner = 0, out = 0;
+  for (size_t product = 0; product < positions.products(); ++product) {
+    const bool is_down = product == positions.down();
+    const std::string_view name = is_down ? "w_down" : positions.gated && product == 0 ? "w_gate" : "w_up";
+    const OperandType& w = reader.floating(name, 2);
+    const int64_t features = is_down ? inner : in;
+    reader.expect(w.dtype == dtype, "operand {}: found {}, expected {} as x", name, w, dtype_name(dtype));
+    reader.expect(w.shape.dim(output_first ? 1 : 0) == features,
+                  "operand {}: found {}, expected {} input features (weight={})", name, w, features,
+                  attributes.word("weight"));
+    out = w.shape.dim(output_first ? 0 : 1);
+    if (product == 0) inner = out;
+    reader.expect(is_down || out == inner, "operand {}: found {}, expected {} output features as w_gate has",
+                  name, w, inner);
+    types.operands.push_back(w);
+    if (positions.bias) types.operands.push_back(reader.exactly("bias", dtype, {out}));
+  }
+  types.y = {dtype, with_last(types.operands[0].shape, out)};
+  return types;
+}
 
 double attention_flops(int64_t batch, int64_t length, int64_t width) {
   return 2.0 * static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(length) *

@@ -231,6 +231,40 @@ TEST(Operations, AdamwSaysWhichFormItCannotTake) {
               HasSubstr("operand m: found i32, expected f32, bf16 or u8"));
 }
 
+// Gradients of x, gate, up, down; of one alone no more is needed than leads to it.
+TEST(Operations, MlpGradientMakesWhatItsBitsSay) {
+  const OperandType x{DType::kBF16, {2, 6, 8}}, in{DType::kBF16, {12, 8}}, down{DType::kBF16, {8, 12}};
+  const OperandType d_in{DType::kF32, {12, 8}}, d_down{DType::kF32, {8, 12}};
+  const OperationInfo& info = operation("mlp_gradient");
+  const double product = 2.0 * 12 * 8 * 12;
+  const auto attributes = [](int64_t gradients) {
+    return Attributes{{"activation", "swiglu"}, {"weight", "oi"},         {"bias", int64_t{0}},
+                      {"chunk", int64_t{5}},    {"gradients", gradients}, {"accumulate", int64_t{0}}};
+  };
+  const Types inputs{x, x, in, in, down};
+  struct Made {
+    int64_t gradients;
+    Types outputs;
+    double products;
+  };
+  for (const Made& made : {Made{15, {x, d_in, d_in, d_down}, 6}, Made{1, {x}, 3}, Made{2, {d_in}, 2},
+                           Made{8, {d_down}, 1}, Made{9, {x, d_down}, 4}}) {
+    SCOPED_TRACE(made.gradients);
+    EXPECT_EQ(info.infer(attributes(made.gradients), inputs), made.outputs);
+    EXPECT_EQ(info.flops(attributes(made.gradients), inputs), made.products * product);
+  }
+  EXPECT_THAT(refusal("mlp_gradient", attributes(16), inputs),
+              HasSubstr("attribute gradients: found 16, expected 1 to 15"));
+  EXPECT_THAT(refusal("mlp_gradient", attributes(0), inputs), HasSubstr("attribute gradients: found 0"));
+  EXPECT_THAT(refusal("mlp_gradient", attributes(-1), inputs), HasSubstr("attribute gradients: found -1"));
+  Attributes accumulating = attributes(1);
+  accumulating.set("accumulate", int64_t{1});
+  EXPECT_THAT(refusal("mlp_gradient", accumulating, inputs), HasSubstr("with a parameter's gradient"));
+  const Types odd{x, x, in, {DType::kBF16, {13, 8}}, down};
+  EXPECT_THAT(refusal("mlp_gradient", attributes(15), odd),
+              HasSubstr("operand w_up: found bf16[13,8], expected 12 output features as w_gate has"));
+}
+
 TEST(Operations, FlopsCountNeededProducts) {
   const auto flops = [](const Graph& graph, std::string_view name) {
     for (const Op& op : graph.ops)
@@ -246,6 +280,11 @@ TEST(Operations, FlopsCountNeededProducts) {
   EXPECT_EQ(flops(forward, "h.0.gelu"), 0.0);
   EXPECT_EQ(flops(backward, "loss.gradient"), 6.0 * 12 * 8 * 20);
   EXPECT_EQ(flops(backward, "frozen.gradient"), 4.0 * 12 * 8 * 20);
+  EXPECT_EQ(flops(forward, "h.0.mlp"), 4.0 * 12 * 8 * 12);
+  EXPECT_EQ(flops(forward, "h.0.gated"), 6.0 * 12 * 8 * 12);
+  EXPECT_EQ(flops(backward, "mlp.gradient"),
+            8.0 * 12 * 8 * 12);  // two of each product; the one made again is not needed
+  EXPECT_EQ(flops(backward, "gated.gradient"), 10.0 * 12 * 8 * 12);  // but for the frozen up's weight
   EXPECT_EQ(flops(backward, "fc.dweight"), 2.0 * 12 * 8 * 12);
   EXPECT_EQ(flops(backward, "logits.dx"), 2.0 * 12 * 8 * 20);
   EXPECT_EQ(flops(backward, "attn.backward"), 4.0 * 2 * 6 * 6 * 8);

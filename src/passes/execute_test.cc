@@ -336,6 +336,44 @@ TEST_P(Execute, ThePlainDecompositionAgrees) {
   expect_close(run(options), run(base()), GetParam().precision == Precision::kF32 ? 1e-5 : 2e-2);
 }
 
+// 96 rows: chunks of 40, 40 and 16.
+TEST_P(Execute, AnMlpInChunksAgreesAndOneChunkHasTheSameBits) {
+  const Outcome whole = run(base());
+  CompileOptions options = base();
+  options.mlp_chunk = options.batch * options.length;
+  expect_same_bits(run(options), whole);
+  options.mlp_chunk = 40;
+  const Outcome chunked = run(options);
+  expect_close(chunked, whole, GetParam().precision == Precision::kF32 ? 2e-6 : 2e-2);
+  expect_same_bits(run(options), chunked);
+
+  // What is chosen beside it changes nothing more.
+  for (const char* policy : {"block", "uniform:2", "selective:mlp,norm,projection"}) {
+    SCOPED_TRACE(policy);
+    CompileOptions dropping = options;
+    dropping.recompute = parse_recompute_policy(policy);
+    expect_same_bits(run(dropping), chunked);
+  }
+  for (const char* pass : {"fuse", "in_place"}) {
+    SCOPED_TRACE(pass);
+    CompileOptions without = options;
+    without.disabled_passes = {pass};
+    expect_same_bits(run(without), chunked);
+  }
+  // Its decomposition multiplies all rows at once, as nothing else does then.
+  options.plain = true;
+  expect_close(run(options), whole, GetParam().precision == Precision::kF32 ? 1e-5 : 2e-2);
+}
+
+TEST_P(Execute, AnMlpInChunksAddsUpOverMicroSteps) {
+  CompileOptions options = base();
+  options.mlp_chunk = 10;
+  const Outcome once = run(options);
+  options.batch = 1;
+  options.accumulation = 4;
+  expect_close(run(options), once, GetParam().precision == Precision::kF32 ? 2e-6 : 2e-2);
+}
+
 // Four samples at once, or one after another into one accumulator; each has its own number of supervised
 // tokens.
 TEST_P(Execute, MicroStepsAddUpToTheBatch) {

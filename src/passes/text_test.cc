@@ -25,6 +25,7 @@
 #include "ir/verify.h"
 #include "passes/accumulate.h"
 #include "passes/cast.h"
+#include "passes/chunk_mlp.h"
 #include "passes/decompose.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
@@ -41,6 +42,8 @@ using Pass = std::function<bool(Graph&)>;
 
 const std::map<std::string, Pass> kPasses = {
     {"accumulate", accumulate},
+    {"chunk_mlp=4", [](Graph& graph) { return chunk_mlp(graph, 4); }},
+    {"chunk_mlp=6", [](Graph& graph) { return chunk_mlp(graph, 6); }},
     {"cast=bf16", [](Graph& graph) { return cast(graph, DType::kBF16); }},
     {"cast=f16", [](Graph& graph) { return cast(graph, DType::kF16); }},
     {"cast=f32", [](Graph& graph) { return cast(graph, DType::kF32); }},

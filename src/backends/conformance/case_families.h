@@ -10,6 +10,7 @@ namespace snug::conformance {
 // Each appends its cases.
 void append_elementwise_cases(std::vector<OpCase>& cases);
 void append_product_cases(std::vector<OpCase>& cases);
+void append_mlp_cases(std::vector<OpCase>& cases);
 void append_norm_cases(std::vector<OpCase>& cases);
 void append_attention_cases(std::vector<OpCase>& cases);
 void append_head_cases(std::vector<OpCase>& cases);
@@ -28,6 +29,8 @@ OpCase layer_norm_case(std::string name, int64_t samples, int64_t positions, int
 OpCase rms_norm_case(std::string name, int64_t samples, int64_t positions, int64_t channels);
 OpCase linear_case(std::string name, int64_t rows, int64_t in_features, int64_t out_features,
                    const std::string& layout, bool bias);
+OpCase mlp_case(std::string name, int64_t samples, int64_t positions, int64_t channels, int64_t features,
+                const std::string& activation, const std::string& layout, bool bias, int64_t chunk);
 // How an adamw holds the weight: f32, f32 with a copy in 16 bits, bf16 with the 16 low bits, or bf16 alone, rounded either way; and the
 // moments: f32, bf16, or 8 bits.
 enum class AdamwWeight { kWhole, kNarrow, kSplit, kNearest, kStochastic };

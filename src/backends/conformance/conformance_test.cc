@@ -51,7 +51,7 @@ cpu::Dispatch with_threads(cpu::Dispatch dispatch, int threads) {
 }
 
 // Bits may change with the number of threads where a product is shared by them: the library decides how it splits a sum.
-// "chunked" is the head, whose logits and weight gradients are such products. Attention multiplies on one thread a task.
+// "chunked" are the head and the MLP, whose products are such. Attention multiplies on one thread a task.
 bool claims_thread_independence(const cpu::KernelEntry& entry) {
   return !entry.implementation.starts_with("onednn") && entry.implementation != "chunked";
 }
@@ -272,8 +272,8 @@ TEST(Table, EveryFastKernelHasAReference) {
   std::set<std::string_view> referenced;
   for (const cpu::KernelEntry& entry : cpu::reference_kernels()) referenced.insert(entry.op);
   for (std::span<const cpu::KernelEntry> entries :
-       {cpu::product_kernels(), cpu::attention_kernels(), cpu::head_kernels(), cpu::elementwise_kernels(),
-        cpu::norm_kernels(), cpu::fp8_kernels(), cpu::update_kernels()})
+       {cpu::product_kernels(), cpu::mlp_kernels(), cpu::attention_kernels(), cpu::head_kernels(),
+        cpu::elementwise_kernels(), cpu::norm_kernels(), cpu::fp8_kernels(), cpu::update_kernels()})
     for (const cpu::KernelEntry& entry : entries) EXPECT_TRUE(referenced.contains(entry.op)) << entry.op;
 }
 

@@ -26,6 +26,7 @@ std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases;
   append_elementwise_cases(cases);
   append_product_cases(cases);
+  append_mlp_cases(cases);
   append_norm_cases(cases);
   append_attention_cases(cases);
   append_head_cases(cases);
@@ -50,6 +51,9 @@ std::vector<OpCase> speed_cases() {
       rms_norm_case("rms_norm", 1, 1024, 576),
       linear_case("linear_fc", 1024, 768, 3072, "io", true),
       linear_case("linear_down", 1024, 1536, 576, "oi", false),
+      mlp_case("mlp_whole", 1, 1024, 768, 3072, "gelu_tanh", "io", true, 1024),
+      mlp_case("mlp_chunks_256", 1, 1024, 768, 3072, "gelu_tanh", "io", true, 256),
+      mlp_case("mlp_gated_chunks_256", 1, 1024, 576, 1536, "swiglu", "oi", false, 256),
       attention_case("attention_gpt2", gpt2, {0}, false),
       attention_case("attention_llama", llama, {0}, false),
       head_case("head", 1, 1024, 768, 50257, 1024, {.kind = Values::Kind::kTargets, .bound = 50257}),

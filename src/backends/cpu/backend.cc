@@ -7,6 +7,7 @@
 
 #include "backends/cpu/onednn.h"
 #include "base/errors.h"
+#include "base/mlp_operands.h"
 
 namespace snug::cpu {
 namespace {
@@ -17,6 +18,15 @@ int64_t product_columns(const Plan& plan, const PlanOp& op) {
   if (op.op.starts_with("linear")) return shape(op.outputs.at(0)).last();
   if (op.op.starts_with("head_loss"))
     return std::max(shape(op.inputs.at(1)).dim(0), shape(op.inputs.at(1)).dim(1));
+  if (op.op.starts_with("mlp")) {
+    const MlpOperands positions(op.attributes);
+    int64_t columns = 0;
+    for (size_t product = 0; product < positions.products(); ++product) {
+      const Shape& w = shape(op.inputs.at((op.op == "mlp" ? 0 : 1) + positions.weight(product)));
+      columns = std::max({columns, w.dim(0), w.dim(1)});
+    }
+    return columns;
+  }
   return 0;
 }
 

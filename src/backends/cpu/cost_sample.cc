@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/checked.h"
+#include "base/mlp_operands.h"
 
 namespace snug::cpu {
 namespace {
@@ -45,6 +46,8 @@ constexpr std::array kRowsRules = {
     RowsRule{.op = "gelu_backward", .inputs = 0b11, .outputs = 0b1},
     RowsRule{.op = "swiglu", .inputs = 0b11, .outputs = 0b1},
     RowsRule{.op = "swiglu_backward", .inputs = 0b111, .outputs = 0b11},
+    RowsRule{.op = "mlp", .inputs = 0b1, .outputs = 0b1},
+    RowsRule{.op = "mlp_gradient", .inputs = 0b11, .outputs = 0b1},
     RowsRule{.op = "dropout", .inputs = 0b1, .outputs = 0b1, .samples = 0b10},
     RowsRule{.op = "rotary", .inputs = 0b111, .outputs = 0b1},
     RowsRule{.op = "rotary_table", .inputs = 0b1, .outputs = 0b11, .scalar_rows = true},
@@ -121,8 +124,10 @@ void shrink_rows(CostSample& sample, const RowsRule& rule, const Machine& machin
   }
   const double rows = static_cast<double>(all);
   const double row_seconds = machine.work(sample, {sample.cost.flops / rows, row_bytes});
+  // A sample of fewer rows than a chunk would have other products.
+  const int64_t fewest = std::max(kProductRows, sample.attributes.integer_or("chunk", 0));
   const int64_t picked = sample.cost.flops > 0
-                             ? pick(all, kProductSeconds / row_seconds, kProductRows)
+                             ? pick(all, kProductSeconds / row_seconds, fewest)
                              : pick(all, static_cast<double>(kTrafficBytes) / row_bytes, 64);
   if (picked >= all) return;
   const int64_t fewer_samples = rank == 2 ? std::max<int64_t>(1, picked / positions) : 1;
@@ -235,6 +240,19 @@ void shrink_attention(CostSample& sample, const Machine& machine) {
                   static_cast<double>(ceil_div(fewer * kept * per_task, threads));
 }
 
+// All chunks but the first add to the parameters' gradients, and a sample may have one chunk.
+void shrink_mlp_gradient(CostSample& sample, RowsRule rule, const Machine& machine) {
+  const MlpOperands positions(sample.attributes);
+  if (sample.inputs.at(0).shape.rows() > sample.attributes.integer("chunk") && positions.parameters() > 0 &&
+      sample.attributes.integer_or("accumulate", 0) == 0) {
+    sample.attributes.set("accumulate", int64_t{1});
+    for (size_t output = positions.first_parameter(); output < sample.outputs.size(); ++output)
+      sample.inputs.push_back(sample.outputs[output]);
+  }
+  if (!positions.makes(0)) rule.outputs = 0;
+  shrink_rows(sample, rule, machine);
+}
+
 void shrink_head(CostSample& sample, const Machine& machine) {
   const int64_t rows = sample.inputs.at(0).shape.rows(), width = sample.inputs[0].shape.last();
   const int64_t vocabulary = sample.inputs.at(1).shape.dim(0);
@@ -295,7 +313,10 @@ CostSample cost_sample(const OpQuery& query, const OpCost& cost, const Dispatch&
   bool by_work = true;
   if (const auto* rule = find_rule(kRowsRules, query.op); rule != kRowsRules.end()) {
     sample.known = true;
-    shrink_rows(sample, *rule, machine);
+    if (query.op == "mlp_gradient")
+      shrink_mlp_gradient(sample, *rule, machine);
+    else
+      shrink_rows(sample, *rule, machine);
   } else if (const auto* elements = find_rule(kElementsRules, query.op); elements != kElementsRules.end()) {
     sample.known = true;
     shrink_elements(sample, *elements);

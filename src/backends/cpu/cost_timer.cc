@@ -19,6 +19,7 @@
 #include "backends/cpu/kernel.h"
 #include "base/allocator.h"
 #include "base/errors.h"
+#include "base/mlp_operands.h"
 
 namespace snug::cpu {
 namespace {
@@ -50,6 +51,14 @@ std::vector<std::pair<size_t, size_t>> aliases(const CostSample& sample) {
   if (sample.attributes.integer_or("accumulate", 0) == 0) return {};
   if (sample.op == "layer_norm_dweight") return {{0, inputs - 2}, {1, inputs - 1}};
   if (sample.op == "head_loss_gradient") return {{2, inputs - 1}};
+  if (sample.op == "mlp_gradient") {  // accumulators and parameters' gradients are the last of each
+    std::vector<std::pair<size_t, size_t>> pairs;
+    const MlpOperands positions(sample.attributes);
+    const size_t outputs = sample.outputs.size();
+    for (size_t output = positions.first_parameter(); output < outputs; ++output)
+      pairs.emplace_back(output, inputs - outputs + output);
+    return pairs;
+  }
   return {{0, inputs - 1}};
 }
 

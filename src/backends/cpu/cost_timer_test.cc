@@ -37,6 +37,16 @@ std::vector<CostSample> all_kinds(DType a) {
       product_gelu{{"weight", io}, {"bias", int64_t{1}}, {"approximate", tanh}}, weight{{"weight", io}},
       adds{{"accumulate", int64_t{1}}}, eps{{"eps", 1e-5}}, rotary{{"heads", H}, {"inverse", int64_t{0}}},
       attention{{"heads", H}, {"kv_heads", H}, {"scale", 0.35}, {"dropout", 0.1}, {"stream", int64_t{7}}};
+  const OperandType down{a, {F, C}};
+  const Attributes mlp{
+      {"activation", "gelu_tanh"}, {"weight", io}, {"bias", int64_t{1}}, {"chunk", int64_t{6}}};
+  Attributes mlp_gradient = mlp;
+  mlp_gradient.set("gradients", int64_t{31});
+  const Attributes gated_gradient{{"activation", "swiglu"},
+                                  {"weight", io},
+                                  {"bias", int64_t{0}},
+                                  {"chunk", int64_t{16}},
+                                  {"gradients", int64_t{10}}};
   std::vector<CostSample> all = {
       sample_of("embedding", {index, table}, {x(C)}, {}),
       sample_of("add", {x(C), x(C)}, {x(C)}, {}),
@@ -71,6 +81,10 @@ std::vector<CostSample> all_kinds(DType a) {
       sample_of("swiglu_backward", {x(F), x(F), x(F)}, {x(F), x(F)}, {}),
       sample_of("head_loss_gradient", {x(C), table, index, one}, {one, x(C), f32({V, C})},
                 {{"chunk", int64_t{4}}, {"dweight", int64_t{1}}, {"accumulate", int64_t{0}}}),
+      sample_of("mlp", {x(C), w, bias, down, norm}, {x(C)}, mlp),
+      sample_of("mlp_gradient", {x(C), x(C), w, bias, down, norm},
+                {x(C), f32({C, F}), f32({F}), f32({F, C}), f32({C})}, mlp_gradient),
+      sample_of("mlp_gradient", {x(C), x(C), w, w, down}, {f32({C, F}), f32({F, C})}, gated_gradient),
       sample_of("narrow_gradient", {f32({C, F})}, {{DType::kBF16, {C, F}}}, {}),
       sample_of("fp8_encode", {x(F)}, {{DType::kU8, x(F).shape}, f32({ceil_div(x(F).shape.elements(), 128)})},
                 {{"block", int64_t{128}}, {"format", "e4m3"}}),

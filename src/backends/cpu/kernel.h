@@ -57,6 +57,7 @@ struct KernelEntry {
 
 // One list per file of kernels; cpu/kernel_list.cc puts them in order.
 std::span<const KernelEntry> product_kernels();      // linear*, their gradients (oneDNN)
+std::span<const KernelEntry> mlp_kernels();          // mlp*: chunked
 std::span<const KernelEntry> attention_kernels();    // attention*, blocked
 std::span<const KernelEntry> head_kernels();         // head_loss*, last_logits: chunked
 std::span<const KernelEntry> elementwise_kernels();  // add, gelu*, swiglu*, dropout, rotary*, embedding*, fill, narrow_weight

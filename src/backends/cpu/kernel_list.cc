@@ -8,8 +8,8 @@ namespace snug::cpu {
 std::vector<KernelOption> kernel_options(const OpQuery& query, const Dispatch& dispatch) {
   std::vector<KernelOption> options;
   for (std::span<const KernelEntry> entries :
-       {product_kernels(), attention_kernels(), head_kernels(), elementwise_kernels(), norm_kernels(),
-        fp8_kernels(), update_kernels(), reference_kernels()})
+       {product_kernels(), mlp_kernels(), attention_kernels(), head_kernels(), elementwise_kernels(),
+        norm_kernels(), fp8_kernels(), update_kernels(), reference_kernels()})
     for (const KernelEntry& entry : entries)
       if (entry.op == query.op) options.push_back({&entry, entry.refusal(query, dispatch)});
   return options;

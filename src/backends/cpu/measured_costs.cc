@@ -48,7 +48,7 @@ std::string_view kind_of(std::string_view key) { return key.substr(0, key.find('
 // Kinds that share most of their code.
 std::string_view family_of(std::string_view op) {
   for (std::string_view family :
-       {"linear_dbias", "linear", "attention", "head_loss", "layer_norm", "rms_norm", "embedding"})
+       {"linear_dbias", "linear", "mlp", "attention", "head_loss", "layer_norm", "rms_norm", "embedding"})
     if (op.starts_with(family)) return family;
   if (op == "sum_squares" || op == "update_control" || op.starts_with("adamw")) return "update";
   return "elementwise";

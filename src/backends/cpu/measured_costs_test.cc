@@ -135,6 +135,40 @@ TEST(CostSample, OfTheHeadIsAChunkThatAddsToTheGradient) {
   EXPECT_DOUBLE_EQ(sample.factor, 8.0 * 50257 / 4096);
 }
 
+// Whole chunks; all but the first add to the parameters' gradients.
+TEST(CostSample, OfAnMlpHasWholeChunks) {
+  const OperandType x{DType::kF32, {8, 1024, 768}}, up{DType::kF32, {768, 3072}},
+      down{DType::kF32, {3072, 768}};
+  const Attributes attributes{
+      {"activation", "gelu_tanh"}, {"weight", "io"}, {"bias", int64_t{0}}, {"chunk", int64_t{2048}}};
+  const double product = 2.0 * 8192 * 768 * 3072;
+  const CostSample forward = Operation{"mlp", {x, up, down}, {x}, attributes, 2 * product}.sample();
+  EXPECT_EQ(forward.inputs[0].shape, (Shape{2, 1024, 768}));
+  EXPECT_EQ(forward.inputs[1].shape, (Shape{768, 3072}));
+  EXPECT_EQ(forward.outputs[0].shape, (Shape{2, 1024, 768}));
+  EXPECT_NEAR(forward.factor, 4, 0.1);
+
+  Attributes all = attributes;
+  all.set("gradients", int64_t{7});
+  const CostSample gradient =
+      Operation{"mlp_gradient", {x, x, up, down}, {x, up, down}, all, 4 * product}.sample();
+  EXPECT_EQ(gradient.inputs[0].shape, (Shape{2, 1024, 768}));
+  EXPECT_EQ(gradient.inputs[1].shape, (Shape{2, 1024, 768}));
+  EXPECT_EQ(gradient.outputs[0].shape, (Shape{2, 1024, 768}));
+  EXPECT_EQ(gradient.attributes.integer("accumulate"), 1);
+  ASSERT_EQ(gradient.inputs.size(), 6u);
+  EXPECT_EQ(gradient.inputs[5].shape, (Shape{3072, 768}));
+  // Estimated: four needed products of the five that are made.
+  EXPECT_NEAR(work_seconds(gradient.query(), {gradient.cost.flops, 0}, kDispatch, kRates),
+              5.0 / 4 * gradient.cost.flops / 95e9, 1e-9);
+
+  all.set("gradients", int64_t{6});
+  const CostSample parameters =
+      Operation{"mlp_gradient", {x, x, up, down}, {up, down}, all, 3 * product}.sample();
+  EXPECT_EQ(parameters.inputs[0].shape, (Shape{2, 1024, 768}));
+  EXPECT_EQ(parameters.outputs[0].shape, up.shape);
+}
+
 TEST(CostSample, OfAnUpdateHasNoShape) {
   EXPECT_EQ(adamw({50257, 768}).sample().key, adamw({3072, 12288}).sample().key);
   const CostSample small = adamw({768, 3}).sample();

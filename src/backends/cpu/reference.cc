@@ -8,8 +8,9 @@ std::span<const KernelEntry> reference_kernels() {
   static const std::vector<KernelEntry> all = [] {
     std::vector<KernelEntry> entries;
     for (std::span<const KernelEntry> family :
-         {reference::elementwise_entries(), reference::product_entries(), reference::norm_entries(),
-          reference::attention_entries(), reference::head_entries(), reference::fp8_entries(), reference::update_entries()})
+         {reference::elementwise_entries(), reference::product_entries(), reference::mlp_entries(),
+          reference::norm_entries(), reference::attention_entries(), reference::head_entries(),
+          reference::fp8_entries(), reference::update_entries()})
       entries.insert(entries.end(), family.begin(), family.end());
     return entries;
   }();

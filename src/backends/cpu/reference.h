@@ -185,6 +185,7 @@ constexpr KernelEntry entry(std::string_view op) {
 std::span<const KernelEntry>
 elementwise_entries();  // add, gelu*, swiglu*, dropout, rotary*, embedding*, fill, narrow_weight
 std::span<const KernelEntry> product_entries();    // linear*
+std::span<const KernelEntry> mlp_entries();        // mlp*
 std::span<const KernelEntry> norm_entries();       // layer_norm*, rms_norm*
 std::span<const KernelEntry> attention_entries();  // attention*
 std::span<const KernelEntry> head_entries();       // head_loss*, cross_entropy*, last_logits

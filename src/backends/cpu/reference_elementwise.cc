@@ -6,6 +6,7 @@
 #include "backends/cpu/philox.h"
 #include "backends/cpu/reference.h"
 #include "backends/cpu/reference_gelu.h"
+#include "backends/cpu/reference_swiglu.h"
 #include "backends/cpu/rotary_frequencies.h"
 
 namespace snug::cpu::reference {
@@ -86,20 +87,13 @@ struct GeluBackward {
   }
 };
 
-template <typename Real>
-Real sigmoid(Real x) {
-  return 1 / (1 + std::exp(-x));
-}
-
 struct Swiglu {
   template <typename A>
   static void run(const Call& call, bool) {
     const A *gate = call.input<A>(0), *up = call.input<A>(1);
     A* h = call.output<A>(0);
-    for (int64_t i = 0, n = call.output_shape(0).elements(); i < n; ++i) {
-      const auto g = load(gate[i]);
-      h[i] = store<A>(rounded<A>(g * sigmoid(g)) * load(up[i]));
-    }
+    for (int64_t i = 0, n = call.output_shape(0).elements(); i < n; ++i)
+      h[i] = swiglu<A>(load(gate[i]), load(up[i]));
   }
 };
 
@@ -109,9 +103,9 @@ struct SwigluBackward {
     const A *d_h = call.input<A>(0), *gate = call.input<A>(1), *up = call.input<A>(2);
     A *d_gate = call.output<A>(0), *d_up = call.output<A>(1);
     for (int64_t i = 0, n = call.output_shape(0).elements(); i < n; ++i) {
-      const auto d = load(d_h[i]), g = load(gate[i]), u = load(up[i]), s = sigmoid(g);
-      d_gate[i] = store<A>(d * u * (s * (1 + g * (1 - s))));
-      d_up[i] = store<A>(d * rounded<A>(g * s));
+      const SwigluGradient<A> gradient = swiglu_gradient<A>(load(d_h[i]), load(gate[i]), load(up[i]));
+      d_gate[i] = gradient.gate;
+      d_up[i] = gradient.up;
     }
   }
 };

@@ -16,6 +16,7 @@ struct NullProfile {
   Bytes alignment{64};
   // Scratch of head_loss, head_loss_gradient: one chunk of logits, chunk x V x this many bytes.
   int64_t head_scratch_bytes_per_logit = 4;
+  // Scratch of mlp, mlp_gradient: what lies between the products of one chunk, in the activation's type.
   // Scratch of read_tensor, write_tensor: what the host streams a tensor through.
   Bytes staging{4 << 20};
   // Scratch of every other operation.
