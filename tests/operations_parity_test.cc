@@ -58,7 +58,10 @@ std::vector<std::pair<size_t, size_t>> shared_storage(const std::string& op, con
   }
   std::vector<std::pair<size_t, size_t>> pairs;
   if (attributes.integer_or("accumulate", 0) != 0)
-    for (size_t last = op == "layer_norm_dweight" ? 2 : 1; last > 0; --last)
+    for (size_t last = op == "layer_norm_dweight" ? 2
+                       : op == "mlp_gradient"     ? outputs - 1
+                                                  : 1;
+         last > 0; --last)
       pairs.emplace_back(outputs - last, inputs - last);
   return pairs;
 }

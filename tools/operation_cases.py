@@ -22,7 +22,7 @@ TOLERANCE = {"f32": 1e-5, "bf16": 2.0**-7}
 
 # Gradients of parameters say whether they add to an accumulator.
 ACCUMULATING = {"embedding_dtable", "linear_dweight", "linear_dbias", "layer_norm_dweight", "rms_norm_dweight",
-                "head_loss_gradient"}
+                "head_loss_gradient", "mlp_gradient"}
 
 
 class Cases:
@@ -425,9 +425,44 @@ def narrowing(cases):
                                      "tolerance": 0.0})
 
 
+def mlp(cases):
+    """The MLPs of GPT-2 and Llama; 10 rows in chunks of 4, 4 and 2."""
+    functional = torch.nn.functional
+    for activation, weight, bias in (("gelu_tanh", "io", 1), ("gelu_none", "oi", 0), ("swiglu", "oi", 0)):
+        case = cases.case(f"mlp_{activation}")
+        shapes = {"up": (11, 6), "down": (6, 11)}
+        if activation == "swiglu":
+            shapes = {"gate": (11, 6)} | shapes
+        x, d_y, parameters, matrix, add = cases.random(2, 5, 6), cases.random(2, 5, 6), {}, {}, {}
+        for name, (out, inner) in shapes.items():
+            w = parameters[f"w_{name}"] = cases.random(*((out, inner) if weight == "oi" else (inner, out)), scale=0.5)
+            matrix[name] = w if weight == "oi" else w.T
+            if bias:
+                add[name] = parameters[f"bias_{name}"] = cases.random(out)
+        product = lambda name, value: functional.linear(value, matrix[name], add.get(name))
+        if activation == "swiglu":
+            h = functional.silu(product("gate", x)) * product("up", x)
+        else:
+            h = functional.gelu(product("up", x), approximate=activation.removeprefix("gelu_"))
+        y = product("down", h)
+        made = gradients(y, d_y, x, *parameters.values())
+        into = {name: cases.random(*value.shape) for name, value in parameters.items()}
+        case.put(x=x, y=y, d_y=d_y, d_x=made[0], **parameters)
+        for (name, accumulator), gradient in zip(into.items(), made[1:]):
+            case.put(**{f"d_{name}": gradient, f"into_{name}": accumulator, f"d_{name}_sum": accumulator + gradient})
+        names = list(parameters)
+        attributes = {"activation": activation, "weight": weight, "bias": bias, "chunk": 4}
+        every = attributes | {"gradients": 2 ** (1 + len(names)) - 1}
+        case.call("mlp", " ".join(["x"] + names), "y", attributes)
+        case.call("mlp_gradient", " ".join(["d_y", "x"] + names), " ".join(["d_x"] + [f"d_{name}" for name in names]), every)
+        case.call("mlp_gradient", " ".join(["d_y", "x"] + names + [f"into_{name}" for name in names]),
+                  " ".join(["d_x"] + [f"d_{name}_sum" for name in names]), every | {"accumulate": 1})
+
+
 def write(directory):
     cases = Cases()
-    for make in (embedding, add, linear, layer_norm, rms_norm, rotary, attention, activations, dropout, loss, update, narrowing):
+    for make in (embedding, add, linear, layer_norm, rms_norm, rotary, attention, activations, dropout, loss, update, narrowing,
+                 mlp):
         make(cases)
     for case in cases.cases:
         for call in case["calls"]:

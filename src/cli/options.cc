@@ -401,6 +401,25 @@ std::vector<OptionInfo> make_options() {
                         .commands = kTraining,
                         .help = "Rows of logits that exist at a time in the head; another number is another order of sums. "
                                 "Default: 1024, or the planner's where --allow names reassociation."})));
+  {
+    OptionInfo info{.group = memory,
+                    .value = "N",
+                    .commands = kTraining,
+                    .help =
+                        "Rows that an MLP works on at a time, so that its hidden values never exist whole; "
+                        "the backward makes them again. "
+                        "0: all. Another number is another order of sums. Default: all, or the planner's "
+                        "where --allow names "
+                        "reassociation."};
+    info.name = "mlp_chunk_rows";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.run.mlp_chunk_rows = read_number<int64_t>(value, 0, int64_t{1} << 50, "a whole number ≥ 0");
+    };
+    info.get = [](const ProgramOptions& o) {
+      return o.run.mlp_chunk_rows ? fmt::format("{}", *o.run.mlp_chunk_rows) : std::string();
+    };
+    add(info);
+  }
   add(choice<std::optional<MasterWeights>>(
       "master_weights", &RunOptions::master_weights,
       {{"auto", std::nullopt}, {"split", MasterWeights::kSplit}, {"full", MasterWeights::kFull}, {"none", MasterWeights::kNone}},
@@ -544,7 +563,8 @@ std::vector<OptionInfo> make_options() {
                     .value = "POINT",
                     .commands = kInspect,
                     .help =
-                        "What to print: forward, a pass (cast, differentiate, scale_loss, recompute, fuse, accumulate, "
+                        "What to print: forward, a pass (cast, chunk_mlp, differentiate, scale_loss, "
+                        "recompute, fuse, accumulate, "
                         "narrow_gradients, update_in_backward, in_place), final, "
                         "schedule, layout, kernels or plan.",
                     .saved = false};

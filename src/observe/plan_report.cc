@@ -281,6 +281,7 @@ Json plan_json(const PlanSummary& summary) {
                             {"micro_batch", chosen.micro_batch},
                             {"accumulation", chosen.accumulation},
                             {"head_chunk_rows", chosen.head_chunk_rows},
+                            {"mlp_chunk_rows", chosen.mlp_chunk_rows},
                             {"forms", chosen.forms},
                             {"planned", chosen.planned},
                             {"because", chosen.because}}},
@@ -391,8 +392,14 @@ std::string describe(const PlanSummary::Chosen& chosen) {
                          : fmt::format("update {} ({})", chosen.update_placement,
                                        chosen.backward_passes == 2 ? "two passes" : "one pass");
   text += fmt::format(", micro-batch {} × {}", chosen.micro_batch, chosen.accumulation);
-  for (const std::string& form : chosen.forms)
-    text += form == "reassociation" ? fmt::format(", head of {} rows", chosen.head_chunk_rows) : ", " + form;
+  for (const std::string& form : chosen.forms) {
+    if (form != "reassociation") {
+      text += ", " + form;
+      continue;
+    }
+    text += fmt::format(", head of {} rows", chosen.head_chunk_rows);
+    if (chosen.mlp_chunk_rows > 0) text += fmt::format(", MLP of {} rows", chosen.mlp_chunk_rows);
+  }
   return text;
 }
 

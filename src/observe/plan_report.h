@@ -49,6 +49,7 @@ struct PlanSummary {
     int64_t backward_passes = 1;           // of one micro-step
     int64_t micro_batch = 0, accumulation = 1;
     int64_t head_chunk_rows = 0;           // rows of logits at a time
+    int64_t mlp_chunk_rows = 0;            // rows an MLP works on at a time; 0: all
     std::vector<std::string> forms;        // words of --allow that are made use of
     std::vector<std::string> planned;      // options of which the planner chose the value
     std::string because;                   // why not the run without these choices

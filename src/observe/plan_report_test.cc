@@ -70,7 +70,7 @@ TEST(PlanReport, PrintsTheJsonOfThePlan) {
       R"("recompute":"",)"
       R"("choices":[{"block":0,"kept_bytes":512,"compressed_bytes":0,"recomputed_bytes":0,"recompute_seconds":0.0,"kept":["x"],"compressed":[],"recomputed":[]}],)"
       R"("slowdown":0.0,"gap":null,"smallest_budget_bytes":null,"policies":[],)"
-      R"("chosen":{"update_placement":"","backward_passes":1,"micro_batch":0,"accumulation":1,"head_chunk_rows":0,)"
+      R"("chosen":{"update_placement":"","backward_passes":1,"micro_batch":0,"accumulation":1,"head_chunk_rows":0,"mlp_chunk_rows":0,)"
       R"("forms":[],"planned":[],"because":""},"carried_gradient_bytes":1024})");
   int64_t sum = 0;
   for (const auto& [name, bytes] : json["categories"].items()) sum += bytes.get<int64_t>();
@@ -210,6 +210,11 @@ TEST(PlanReport, SaysWhatWasChosenAndWhy) {
   chosen.head_chunk_rows = 256;
   chosen.forms = {"reassociation", "bf16_optimizer"};
   EXPECT_EQ(describe(chosen), "update after the backward, micro-batch 2 × 3, head of 256 rows, bf16_optimizer");
+  chosen.mlp_chunk_rows = 512;
+  EXPECT_EQ(
+      describe(chosen),
+      "update after the backward, micro-batch 2 × 3, head of 256 rows, MLP of 512 rows, bf16_optimizer");
+  EXPECT_EQ(plan_json(summary)["chosen"]["mlp_chunk_rows"], 0);
 }
 
 // Gradients of the plan with 4 micro-steps stay from one to the next (A18); with one there is nothing to say.

@@ -27,7 +27,7 @@ constexpr std::string_view kExact = "exact";
 std::span<const AllowanceInfo> allowances() {
   static constexpr std::array kAllowances = {
       AllowanceInfo{Allowance::kReassociation, "reassociation",
-                    "other orders of the same sums: micro-batch (the global batch stays) and rows of the head at a time"},
+                    "other orders of the same sums: micro-batch (the global batch stays), rows of the head and of the MLPs at a time"},
       AllowanceInfo{Allowance::kBF16Optimizer, "bf16_optimizer",
                     "Adam's moments are rounded to bf16, up or down at random so that their means stay right"},
       AllowanceInfo{Allowance::k8BitOptimizer, "8bit_optimizer",

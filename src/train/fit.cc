@@ -62,6 +62,7 @@ PlanSummary::Chosen chosen_of(const RunOptions& asked, const RunVariant& variant
   chosen.micro_batch = now.per_device_train_batch_size;
   chosen.accumulation = now.gradient_accumulation_steps;
   chosen.head_chunk_rows = now.head_chunk_rows > 0 ? now.head_chunk_rows : kHeadChunkRows;
+  chosen.mlp_chunk_rows = now.mlp_chunk_rows.value_or(0);
   for (const AllowanceInfo& info : allowances())
     if (variant.forms.contains(info.allowance)) chosen.forms.emplace_back(info.word);
   const auto planned = [&](bool was_planned, const char* option) {
@@ -70,6 +71,7 @@ PlanSummary::Chosen chosen_of(const RunOptions& asked, const RunVariant& variant
   planned(plans_micro_batch(asked), "per_device_train_batch_size");
   planned(asked.update_placement != now.update_placement, "update_placement");
   planned(asked.head_chunk_rows != now.head_chunk_rows, "head_chunk_rows");
+  planned(asked.mlp_chunk_rows != now.mlp_chunk_rows, "mlp_chunk_rows");
   return chosen;
 }
 

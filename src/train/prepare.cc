@@ -183,6 +183,7 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   compile.eval_batch = options.per_device_eval_batch_size;
   compile.accumulation = options.gradient_accumulation_steps;
   if (options.head_chunk_rows > 0) compile.head_chunk = options.head_chunk_rows;
+  compile.mlp_chunk = options.mlp_chunk_rows.value_or(0);
   compile.precision = options.precision;
   if (!needs_budget(options.recompute)) compile.recompute = options.recompute;
   compile.optimizer = {.beta1 = options.adam_beta1,

@@ -69,6 +69,8 @@ struct RunOptions {
   Allowed allow;                                    // beyond exact choices
   std::optional<UpdatePlacement> update_placement;  // none: the planner chooses
   int64_t head_chunk_rows = 0;                      // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
+  // That an MLP works on at a time; 0: all. None: all, or the planner's where it may reassociate.
+  std::optional<int64_t> mlp_chunk_rows;
   // None: split with bf16, full with fp16. kNone: with bf16 and allow no_master_weights only.
   std::optional<MasterWeights> master_weights;
   int threads = 0;  // 0: what affinity and the cgroup's CPU quota allow

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "train/batch.h"
 
@@ -27,6 +30,7 @@ TEST(Variants, WithoutPermissionsOnlyThePlaceOfTheUpdateIsOpen) {
     EXPECT_TRUE(variant.forms.empty());
     EXPECT_TRUE(variant.may_be_smallest);
     EXPECT_EQ(variant.options.head_chunk_rows, 0);
+    EXPECT_EQ(variant.options.mlp_chunk_rows, std::nullopt);
   }
 }
 
@@ -44,18 +48,42 @@ TEST(Variants, WithAccumulationTheUpdateStandsAfter) {
   EXPECT_EQ(variants[0].options.update_placement, UpdatePlacement::kAfter);
 }
 
-TEST(Variants, ReassociationOpensTheRowsOfTheHeadDownTo64) {
-  RunOptions options = run_of(2, 2);
+using Chunks = std::pair<int64_t, std::optional<int64_t>>;  // rows of the head, of an MLP
+
+std::vector<Chunks> chunks_of(const RunOptions& options) {
+  std::vector<Chunks> chunks;
+  for (const RunVariant& variant : variants_of(options))
+    chunks.emplace_back(variant.options.head_chunk_rows, variant.options.mlp_chunk_rows);
+  return chunks;
+}
+
+TEST(Variants, ReassociationOpensTheRowsOfHeadAndMlpTogether) {
+  RunOptions options = run_of(32, 2);
   options.allow.insert(Allowance::kReassociation);
-  std::vector<int64_t> chunks;
+  EXPECT_THAT(chunks_of(options), testing::ElementsAre(Chunks(0, std::nullopt), Chunks(256, std::nullopt),
+                                                       Chunks(256, 1024), Chunks(64, 256)));
   for (const RunVariant& variant : variants_of(options)) {
-    chunks.push_back(variant.options.head_chunk_rows);
     EXPECT_EQ(variant.forms.contains(Allowance::kReassociation), variant.options.head_chunk_rows != 0);
     EXPECT_EQ(variant.may_be_smallest, variant.options.head_chunk_rows == 64);
   }
-  EXPECT_THAT(chunks, testing::ElementsAre(0, 64)) << "256 rows are one chunk already";
+  options.per_device_train_batch_size = 2;
+  EXPECT_THAT(chunks_of(options),
+              testing::ElementsAre(Chunks(0, std::nullopt), Chunks(0, 64), Chunks(64, 64)))
+      << "256 rows are one chunk of the head already";
+  options.max_length = 32;
+  EXPECT_THAT(chunks_of(options), testing::ElementsAre(Chunks(0, std::nullopt)));
+}
+
+TEST(Variants, ChunksThatTheUserNamesAreNotOpen) {
+  RunOptions options = run_of(32, 2);
+  options.allow.insert(Allowance::kReassociation);
   options.head_chunk_rows = 96;
-  EXPECT_EQ(variants_of(options).size(), 1u);
+  EXPECT_THAT(chunks_of(options),
+              testing::ElementsAre(Chunks(96, std::nullopt), Chunks(96, 1024), Chunks(96, 256)));
+  options.mlp_chunk_rows = 0;
+  EXPECT_THAT(chunks_of(options), testing::ElementsAre(Chunks(96, 0))) << "0 is all rows, and said so";
+  options.head_chunk_rows = 0;
+  EXPECT_THAT(chunks_of(options), testing::ElementsAre(Chunks(0, 0), Chunks(256, 0), Chunks(64, 0)));
 }
 
 // Every set of forms that go together once for each place of the update; the exact run first, then by how many forms there are.

@@ -1,0 +1,149 @@
+// MLPs over chunks of rows, as users ask for them and as the planner takes them: less is held, losses stay, and what was chosen is said.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "model_files.h"
+#include "program_run.h"
+
+namespace snug {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kDone = 0, kUsage = 2;
+
+// 8 · 128 = 1024 rows, MLPs of 4 · 128 features; where the planner is to choose, 4096 rows and twice the width, for planning takes memory
+// as well.
+class MlpChunks : public testing::TestWithParam<std::string> {
+ protected:
+  MlpChunks() {
+    write_text(here_ / "verses.txt", sample_text(6000));
+    make_model(here_ / "model", config(128));
+  }
+
+  static Json config(int64_t width) {
+    return GetParam() == "gpt2"
+               ? gpt2_json({.blocks = 4, .width = width, .positions = 512})
+               : llama_json({.blocks = 4, .width = width, .inner = 4 * width, .positions = 512});
+  }
+
+  std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {name,
+                                      "--model",
+                                      here_ / "model",
+                                      "--from_scratch",
+                                      "--train_file",
+                                      here_ / "verses.txt",
+                                      "--per_device_train_batch_size",
+                                      "8",
+                                      "--max_length",
+                                      "128",
+                                      "--max_steps",
+                                      "10",
+                                      "--learning_rate",
+                                      "1e-3",
+                                      "--costs",
+                                      "roofline",
+                                      "--logging_steps",
+                                      "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Json plan(std::vector<std::string> more) const {
+    more.push_back("--json");
+    const ProgramEnd end = run_program(command("plan", more));
+    EXPECT_EQ(end.exit_code, kDone) << end.err;
+    return Json::parse(end.out);
+  }
+  // Output of a run into `out`.
+  std::string train(const std::string& out, std::vector<std::string> more) const {
+    more.insert(more.end(), {"--output_dir", here_ / out});
+    const ProgramEnd end = run_program(command("train", more));
+    EXPECT_EQ(end.exit_code, kDone) << end.err;
+    return end.out;
+  }
+  std::vector<double> losses(const std::string& out) const {
+    std::vector<double> losses;
+    for (const Json& row : json_lines(here_ / out + "/metrics.jsonl"))
+      if (row.contains("grad_norm")) losses.push_back(row["loss"]);
+    return losses;
+  }
+  void expect_close(const std::string& found, const std::string& expected) const {
+    const std::vector<double> a = losses(found), b = losses(expected);
+    EXPECT_GE(b.size(), 2u);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < b.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5 * b[i]) << i;
+  }
+
+  TemporaryDirectory here_;
+};
+
+TEST_P(MlpChunks, HoldLessAndLearnTheSame) {
+  train("whole", {});
+  train("all", {"--mlp_chunk_rows", "1024"});
+  EXPECT_TRUE(all_tensors(here_ / "all") == all_tensors(here_ / "whole")) << "one chunk is the whole";
+  train("chunks", {"--mlp-chunk-rows", "96"});
+  expect_close("chunks", "whole");
+  const Json whole = json_file(here_ / "whole/plan.json"), chunks = json_file(here_ / "chunks/plan.json");
+  EXPECT_EQ(whole["chosen"]["mlp_chunk_rows"], 0);
+  EXPECT_EQ(chunks["chosen"]["mlp_chunk_rows"], 96);
+  EXPECT_THAT(chunks["chosen"]["planned"], testing::Not(testing::Contains("mlp_chunk_rows")));
+  // 4 blocks hold no hidden values any more: two tensors of 512 features, or three.
+  const int64_t hidden = int64_t{4} * 1024 * 512 * 4 * (GetParam() == "gpt2" ? 2 : 3);
+  EXPECT_LT(chunks["arena_bytes"].get<int64_t>(), whole["arena_bytes"].get<int64_t>() - hidden * 9 / 10);
+  const Json memory = json_file(here_ / "chunks/memory.json");
+  EXPECT_EQ(memory["planned"]["arena_bytes"], memory["measured"]["arena_bytes"]);
+  EXPECT_THAT(file_text(here_ / "chunks/config.yaml"), HasSubstr("mlp_chunk_rows: 96"));
+}
+
+TEST_P(MlpChunks, AreThePlannersWherePermitted) {
+  make_model(here_ / "model", config(256));
+  const std::vector<std::string> shape = {"--max_length", "512", "--max_steps", "2"};
+  // With the update inside the backward there is no other micro-batch.
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    more.insert(more.end(), {"--update_placement", "in_backward"});
+    return more;
+  };
+  const Json exact = plan(with({"--memory", "2GiB"})),
+             roomy = plan(with({"--memory", "2GiB", "--allow", "reassociation"}));
+  EXPECT_EQ(roomy["chosen"]["mlp_chunk_rows"], 0);
+  EXPECT_THAT(roomy["chosen"]["planned"], testing::Not(testing::Contains("mlp_chunk_rows")));
+  const int64_t smallest = roomy["smallest_budget_bytes"].get<int64_t>(),
+                without = exact["smallest_budget_bytes"].get<int64_t>();
+  const Json head = plan(with({"--memory", "2GiB", "--allow", "reassociation", "--mlp_chunk_rows", "0"}));
+  EXPECT_LT(smallest + (8 << 20), without);
+  EXPECT_LT(smallest, head["smallest_budget_bytes"].get<int64_t>()) << "rows of the head alone";
+
+  train("whole", with({}));
+  const int64_t budget = smallest + (1 << 20);
+  const std::string out =
+      train("tight", with({"--memory", std::to_string(budget), "--allow", "reassociation"}));
+  expect_close("tight", "whole");
+  const Json chosen = json_file(here_ / "tight/plan.json")["chosen"];
+  const int64_t rows = chosen["mlp_chunk_rows"].get<int64_t>();
+  EXPECT_EQ(rows, 256);
+  EXPECT_EQ(chosen["forms"], Json::array({"reassociation"}));
+  EXPECT_THAT(chosen["planned"], testing::Contains("mlp_chunk_rows"));
+  EXPECT_THAT(out,
+              AllOf(HasSubstr("MLP of 256 rows"), HasSubstr("mlp_chunk_rows               256 (planned)")));
+  EXPECT_THAT(file_text(here_ / "tight/config.yaml"), HasSubstr("mlp_chunk_rows: 256"));
+  const Json memory = json_file(here_ / "tight/memory.json");
+  EXPECT_EQ(memory["planned"]["arena_bytes"], memory["measured"]["arena_bytes"]);
+  EXPECT_LE(memory["measured"]["process_peak_bytes"].get<int64_t>(), budget);
+}
+
+TEST_P(MlpChunks, AreRefusedBelowZero) {
+  const ProgramEnd refused = run_program(command("plan", {"--mlp_chunk_rows", "-1"}));
+  EXPECT_EQ(refused.exit_code, kUsage);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("mlp_chunk_rows"), HasSubstr("found \"-1\"")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, MlpChunks, testing::Values("gpt2", "llama"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace snug
