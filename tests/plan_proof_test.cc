@@ -53,17 +53,19 @@ std::vector<Configuration> configurations() {
       for (const RecomputePolicy& recompute : {RecomputePolicy(), parse_recompute_policy("block")})
         for (int64_t accumulation : {1, 3})
           for (const std::string variant :
-               {"tied", "untied", "one_block", "frozen_block", "frozen_embedding"}) {
+               {"tied", "untied", "one_block", "frozen_block", "frozen_embedding", "mlp_chunks"}) {
             const TinyModel tiny = {.blocks = variant == "one_block" ? 1 : 3,
                                     .tied = variant != "untied" && variant != "frozen_embedding",
-                                    .dropout = variant == "tied" ? 0.1 : 0.0};
+                                    .dropout = variant == "tied" || variant == "mlp_chunks" ? 0.1 : 0.0};
             Model model = family == "gpt2" ? tiny_gpt2(tiny) : tiny_llama(tiny);
             if (variant == "frozen_block") freeze(model, family == "gpt2" ? ".h.0." : ".layers.0.");
             if (variant == "frozen_embedding") freeze(model, family == "gpt2" ? ".wte." : ".embed_tokens.");
-            all.push_back(
-                {fmt::format("{}_{}_{}_{}_{}", family, precision_name(precision),
-                             to_string(recompute), accumulation, variant),
-                 std::move(model), options_of(precision, recompute, accumulation)});
+            CompileOptions options = options_of(precision, recompute, accumulation);
+            if (variant == "mlp_chunks")
+              options.mlp_chunk = 20;  // of 48 rows, 72 of an evaluation, up to 32 of a prompt
+            all.push_back({fmt::format("{}_{}_{}_{}_{}", family, precision_name(precision),
+                                       to_string(recompute), accumulation, variant),
+                           std::move(model), options});
           }
   return all;
 }

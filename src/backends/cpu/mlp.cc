@@ -258,9 +258,18 @@ class Mlp : public Kernel {
     x_ = b.inputs[s_.first_input()].data;
     if (s_.gradient) d_y_ = b.inputs[0].data;
     if (!s_.gradient || s_.positions.makes(0)) result_ = b.outputs[0].data;
-    for (const ChunkKind& kind : chunk_kinds(s_)) {
+    const std::vector<ChunkKind> kinds = chunk_kinds(s_);
+    const std::vector<Step> of_first = steps_of(s_, kinds.front());
+    for (const ChunkKind& kind : kinds) {
       Chunk chunk{kind, {}};
-      for (const Step& step : steps_of(s_, kind)) chunk.kernels.push_back(bind(b, step));
+      const std::vector<Step> steps = steps_of(s_, kind);
+      for (size_t step = 0; step < steps.size(); ++step) {
+        // Of as many rows, only what adds instead of overwriting is another kernel.
+        const bool is_shared = !chunks_.empty() && kind.rows == kinds.front().rows &&
+                               steps[step].attributes == of_first[step].attributes;
+        if (!is_shared) kernels_.push_back(bind(b, steps[step]));
+        chunk.kernels.push_back(is_shared ? chunks_.front().kernels[step] : kernels_.back().get());
+      }
       chunks_.push_back(std::move(chunk));
     }
   }
@@ -274,8 +283,7 @@ class Mlp : public Kernel {
       copy_rows(x_ + row * x_bytes, rows, x_bytes, outer);
       if (s_.gradient)
         copy_rows(d_y_ + row * y_bytes, rows, y_bytes, parts_.slots[static_cast<size_t>(Slot::kDY)]);
-      for (const std::unique_ptr<Kernel>& kernel : chunk_of(rows, row == 0).kernels)
-        kernel->run(overwrite && row == 0);
+      for (Kernel* kernel : chunk_of(rows, row == 0).kernels) kernel->run(overwrite && row == 0);
       if (result_ != nullptr) copy_rows(outer, rows, result_bytes, result_ + row * result_bytes);
     }
   }
@@ -283,7 +291,7 @@ class Mlp : public Kernel {
  private:
   struct Chunk {
     ChunkKind kind;
-    std::vector<std::unique_ptr<Kernel>> kernels;  // one a step
+    std::vector<Kernel*> kernels;  // one a step
   };
 
   const Chunk& chunk_of(int64_t rows, bool is_first) const {
@@ -317,7 +325,8 @@ class Mlp : public Kernel {
   MlpScratch parts_;
   const std::byte *x_ = nullptr, *d_y_ = nullptr;
   std::byte* result_ = nullptr;  // y or d_x; null: no gradient of x
-  std::vector<Chunk> chunks_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<Chunk> chunks_;  // one a kind
 };
 
 std::optional<std::string> mlp_refusal(const OpQuery& query, const Dispatch&) {
