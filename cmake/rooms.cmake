@@ -15,8 +15,8 @@ add_custom_target(snug_quick_tests)
 # What keeps builds from nothing short:
 #   all test programs share one precompiled header, and so OpenMP's flags;
 #   tests are not optimised: what takes time when they run is the library;
-#   sanitized builds, which are not worked in, compile a room's files six at a time as one (snug_room), but for rooms whose
-#   file-local names collide or, as Highway's, include themselves once an instruction set.
+#   with SNUG_UNITY, which quickstart and run-tests set, a room's files compile six at a time as one (snug_room), but for rooms whose
+#   file-local names collide or, as Highway's, include themselves once an instruction set. Who changes files builds without.
 set(SNUG_ONE_BY_ONE base formats formats/tokenizer ir models compile backends/cpu backends/conformance)
 
 # What the test program `target` needs beside its sources and the rooms it tests.
@@ -67,7 +67,7 @@ function(snug_room folder)
     target_include_directories(snug_${name} PUBLIC "$<BUILD_INTERFACE:${tree}>")
     target_link_libraries(snug_${name} PUBLIC ${dependencies} ${ROOM_LIBRARIES})
     set_property(GLOBAL APPEND PROPERTY SNUG_ROOMS snug_${name})
-    if(SNUG_SANITIZE AND NOT folder IN_LIST SNUG_ONE_BY_ONE)
+    if(SNUG_UNITY AND NOT folder IN_LIST SNUG_ONE_BY_ONE)
       set_target_properties(snug_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     endif()
   else()
