@@ -43,6 +43,16 @@ TEST(NormalForms, AreThoseOfTheLibrary) {
   EXPECT_EQ(nfc("\U00011a34\u0301e\u0301"), "\U00011a34\u0301\u00e9");
 }
 
+TEST(CharacterClasses, AreThoseOfTheLibrary) {
+  for (const char32_t code : {U'!', U'_', U'$', U'\u00bf', U'\u3001', U'\u166d'})
+    EXPECT_TRUE(is_punctuation(code)) << static_cast<uint32_t>(code);
+  for (const char32_t code : {U'a', U' ', U'\u20ac', U'\u2e43', U'\U00011c43'})
+    EXPECT_FALSE(is_punctuation(code)) << static_cast<uint32_t>(code);
+  for (const char32_t code : {U'0', U'\u0663', U'\u00bd', U'\u2167', U'\U0001ccf0'})
+    EXPECT_TRUE(is_numeric(code)) << static_cast<uint32_t>(code);
+  for (const char32_t code : {U'a', U'\u4e00'}) EXPECT_FALSE(is_numeric(code)) << static_cast<uint32_t>(code);
+}
+
 class Pipeline : public testing::TestWithParam<const char*> {
  protected:
   std::string name_ = GetParam();

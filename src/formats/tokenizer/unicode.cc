@@ -35,10 +35,36 @@ constexpr std::array<CodeRange, 46> kAssignedLater = {{
     {0x1E4EC, 0x1E4EF},
 }};
 
-bool assigned_later(char32_t code) {
-  return std::any_of(kAssignedLater.begin(), kAssignedLater.end(),
+// Where the library's table of punctuation (Unicode 8's) differs from utf8proc's (15's), found in the same way.
+constexpr std::array<CodeRange, 34> kPunctuationDiffers = {{
+    {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},
+    {0x166D, 0x166D},   {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD},
+    {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x111C9, 0x111C9}, {0x1144B, 0x1144F}, {0x1145A, 0x1145B},
+    {0x1145D, 0x1145D}, {0x11660, 0x1166C}, {0x116B9, 0x116B9}, {0x1183B, 0x1183B}, {0x11944, 0x11946},
+    {0x119E2, 0x119E2}, {0x11A3F, 0x11A46}, {0x11A9A, 0x11A9C}, {0x11A9E, 0x11AA2}, {0x11C41, 0x11C45},
+    {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8}, {0x11FFF, 0x11FFF}, {0x12FF1, 0x12FF2}, {0x16E97, 0x16E9A},
+    {0x16FE2, 0x16FE2}, {0x1E95E, 0x1E95F}, {0x11B00, 0x11B09}, {0x11F43, 0x11F4F},
+}};
+// Numbers that Rust's tables have and utf8proc's have not yet.
+constexpr std::array<CodeRange, 9> kLaterNumbers = {{
+    {0x10D40, 0x10D49},
+    {0x116D0, 0x116E3},
+    {0x11BF0, 0x11BF9},
+    {0x11DE0, 0x11DE9},
+    {0x16130, 0x16139},
+    {0x16D70, 0x16D79},
+    {0x16FF4, 0x16FF6},
+    {0x1CCF0, 0x1CCF9},
+    {0x1E5F1, 0x1E5FA},
+}};
+
+template <size_t n>
+bool is_in(const std::array<CodeRange, n>& ranges, char32_t code) {
+  return std::any_of(ranges.begin(), ranges.end(),
                      [&](const CodeRange& range) { return code >= range.first && code <= range.last; });
 }
+
+bool assigned_later(char32_t code) { return is_in(kAssignedLater, code); }
 
 constexpr char32_t kHangulV = 0x1161, kHangulVEnd = 0x1176, kHangulT = 0x11A8, kHangulTEnd = 0x11C3;
 
@@ -271,7 +297,7 @@ bool is_numeric(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO;
+         category == UTF8PROC_CATEGORY_NO || (code >= 0x10000 && is_in(kLaterNumbers, code));
 }
 
 bool is_punctuation(char32_t code) {
@@ -279,7 +305,8 @@ bool is_punctuation(char32_t code) {
     return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
            (code >= '{' && code <= '~');
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  return (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO) !=
+         is_in(kPunctuationDiffers, code);
 }
 
 bool is_word_character(char32_t code) {

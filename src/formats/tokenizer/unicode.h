@@ -36,7 +36,8 @@ std::string normalize(NormalForm form, std::string_view text);
 bool is_white_space(char32_t code);
 // Rust's char::is_numeric: categories Nd, Nl, No.
 bool is_numeric(char32_t code);
-// Categories P*, and all of ASCII that is printed and neither letter, digit nor space.
+// Categories P* as the `tokenizers` library knows them, and all of ASCII that is printed and neither letter, digit nor
+// space.
 bool is_punctuation(char32_t code);
 // \w of Unicode's regular expressions: letters, marks, decimal digits, connectors.
 bool is_word_character(char32_t code);
