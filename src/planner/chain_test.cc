@@ -50,12 +50,30 @@ TEST(ChainSolver, EqualsExhaustiveSearch) {
   }
 }
 
+TEST(ChainSolver, EqualsExhaustiveSearchWithALink) {
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    expect_equal_to_exhaustive_search<ChainSolver>(random_chain(random, seed % 2 == 0 ? 12 : 1000000, true));
+  }
+}
+
 // Too long to be solved exactly: the bounds are held against plans drawn at random.
 TEST(ChainSolver, BoundIsBelowEveryPlanOfALongChain) {
-  const Chain chain = subset_chain(40, 128);
+  std::mt19937 random(1);
+  Chain chain;
+  chain.lists.resize(1);
+  for (int32_t mode = 0; mode < 128; ++mode) {  // on a convex curve, so that no mode is as good as another
+    const int64_t saved = 100'000 + mode * 40'000 + static_cast<int64_t>(random() % 1000);
+    const auto most = saved + static_cast<int64_t>(random() % 4'000'000);
+    chain.modes.push_back({.saved = Bytes(saved),
+                           .seconds = static_cast<double>((128 - mode) * (128 - mode)) / 100,
+                           .moments = {{Bytes(saved), Bytes(most)}}});
+    chain.lists[0].push_back(mode);
+  }
+  chain.blocks.assign(40, {.list = 0, .fixed = {}});
   const ChainSolver solver(chain);
   EXPECT_FALSE(solver.exact());
-  std::mt19937 random(1);
   for (int trial = 0; trial < 50; ++trial) {
     std::vector<int32_t> modes;
     for (size_t block = 0; block < chain.blocks.size(); ++block)

@@ -51,7 +51,7 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   solver_.emplace(priced_->chain, known);
   // The chain's smallest plan may hold a little more than the chain says.
   smallest_ = solver_->smallest_budget();
-  while (!try_choose(smallest_)) {
+  while (!fitting(smallest_)) {
     const ChainPlan plan = solver_->best(smallest_).value();
     smallest_ =
         std::max(smallest_ + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);
@@ -79,11 +79,13 @@ Choice Planner::keep_all() {
 std::optional<Choice> Planner::choose(Bytes budget) {
   if (budget < smallest_) return std::nullopt;
   if (!solver_) return keep_all();
-  std::optional<Choice> choice = try_choose(budget);
-  return choice ? std::move(choice) : try_choose(smallest_);
+  std::optional<Choice> choice = fitting(budget);
+  if (!choice) choice = fitting(budget = smallest_);
+  if (choice) choice->bound_seconds = solver_->bound_seconds(budget);
+  return choice;
 }
 
-std::optional<Choice> Planner::try_choose(Bytes budget) {
+std::optional<Choice> Planner::fitting(Bytes budget) {
   Bytes allowed = budget;
   for (int tries = 0; tries < kTries; ++tries) {
     const std::optional<ChainPlan> plan = solver_->best(allowed);
@@ -97,7 +99,6 @@ std::optional<Choice> Planner::try_choose(Bytes budget) {
     }
     choice.seconds = plan->seconds;
     choice.step_seconds = keep_seconds_;
-    choice.bound_seconds = solver_->bound_seconds(budget);
     return choice;
   }
   return std::nullopt;

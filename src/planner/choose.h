@@ -72,7 +72,8 @@ class Planner {
 
  private:
   Choice keep_all();
-  std::optional<Choice> try_choose(Bytes budget);
+  // The plan for a budget, without its bound.
+  std::optional<Choice> fitting(Bytes budget);
   std::vector<Droppable> droppable() const;
 
   Graph graph_;

@@ -36,8 +36,8 @@ inline std::vector<ChainPlan> all_plans(const Chain& chain) {
   return plans;
 }
 
-// At most 4 blocks, 6 modes a list and spans of 3.
-inline Chain random_chain(std::mt19937& random, int64_t most_bytes) {
+// At most 4 blocks, 6 modes a list and spans of 3. With `link` about half of the modes send bytes over it.
+inline Chain random_chain(std::mt19937& random, int64_t most_bytes, bool link = false) {
   const auto draw = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
@@ -65,6 +65,9 @@ inline Chain random_chain(std::mt19937& random, int64_t most_bytes) {
   chain.head = Bytes(draw(0, 2 * most_bytes));
   chain.floor = Bytes(draw(0, 4 * most_bytes));
   chain.step_seconds = 100;
+  if (!link) return chain;
+  for (Mode& mode : chain.modes) mode.link = Bytes(std::max<int64_t>(0, draw(-most_bytes, most_bytes)));
+  for (ChainBlock& block : chain.blocks) block.link = Bytes(draw(0, most_bytes));
   return chain;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/errors.h"
@@ -10,31 +11,11 @@
 namespace snug::planner {
 namespace {
 
-// How many levels a chain gets: fewer where one takes longer.
-size_t most_levels(const Chain& chain) { return std::clamp<size_t>(600 / chain.blocks.size(), 8, 100); }
-
-// Every excess of a run that a plan can have, rising; the first is the smallest for which the runs cover the
-// chain.
-std::vector<Bytes> excesses(const Chain& chain) {
-  const Bytes most{std::numeric_limits<int64_t>::max()};
-  std::vector<Bytes> all;
-  std::vector<Bytes> cover(chain.blocks.size() + 1, most);  // the least largest excess from a position on
-  cover.back() = Bytes(std::numeric_limits<int64_t>::min() / 2);
-  for (size_t position = chain.blocks.size(); position-- > 0;)
-    for (int32_t index : chain.lists.at(static_cast<size_t>(chain.blocks[position].list))) {
-      const Mode& mode = chain.modes.at(static_cast<size_t>(index));
-      const size_t end = position + mode.moments.size();
-      if (end > chain.blocks.size() || cover[end] == most) continue;
-      const Bytes excess = norm_excess(chain, mode, position);
-      all.push_back(excess);
-      cover[position] = std::min(cover[position], std::max(excess, cover[end]));
-    }
-  require(cover.front() != most, "chain: no list of runs covers the chain");
-  std::erase_if(all, [&](Bytes excess) { return excess < cover.front(); });
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
-}
+constexpr Bytes kNever{std::numeric_limits<int64_t>::max()};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// How many excesses become levels; and what the solver of one may cost, of what that of a whole chain may.
+constexpr size_t kMostLevels = 128;
+constexpr double kLevelEffort = 0.5;
 
 // The chain of one level: runs of more than `excess` may not begin, and the head holds `excess` at least.
 Chain level_of(const Chain& chain, Bytes excess) {
@@ -58,78 +39,209 @@ Chain level_of(const Chain& chain, Bytes excess) {
   return level;
 }
 
-bool is_within(const Chain& chain, const std::vector<int32_t>& modes, Bytes excess) {
-  size_t position = 0;
-  for (int32_t index : modes) {
-    const Mode& mode = chain.modes.at(static_cast<size_t>(index));
-    if (norm_excess(chain, mode, position) > excess) return false;
-    position += mode.moments.size();
-  }
-  return true;
-}
-
 }  // namespace
 
 PlanSolver::PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known) : chain_(std::move(chain)) {
-  if (chain_.backward_twice)
-    add_levels(known);
-  else
-    levels_.push_back({.solver = ChainSolver(chain_, known), .below = Bytes(0)});
+  if (!chain_.backward_twice) {
+    single_.emplace(chain_, known);
+    smallest_ = single_->best(single_->smallest_budget()).value();
+    return;
+  }
+  for (const Mode& mode : chain_.modes)
+    require(mode.link == Bytes(0), "chain: a mode uses a link, and the backward runs twice");
+  for (const std::vector<int32_t>& modes : known) known_.push_back(evaluate(chain_, modes));
+  list_runs();
+  add_levels();
   // A level's smallest plan may need less than its level allows for.
   for (size_t level = 0; level < levels_.size(); ++level) {
-    const ChainSolver& solver = levels_[level].solver;
-    const ChainPlan plan = evaluate(chain_, solver.best(solver.smallest_budget())->modes);
-    if (level == 0 || plan.needed < smallest_.needed) smallest_ = plan;
+    ChainPlan plan = smallest_of(levels_[level]);
+    if (level == 0 || plan.needed < smallest_.needed) smallest_ = std::move(plan);
   }
   for (const ChainPlan& plan : known_)
     if (plan.needed < smallest_.needed) smallest_ = plan;
 }
 
-void PlanSolver::add_levels(std::span<const std::vector<int32_t>> known) {
-  for (const std::vector<int32_t>& modes : known) known_.push_back(evaluate(chain_, modes));
-  const std::vector<Bytes> all = excesses(chain_);
-  const size_t count = std::min(all.size(), most_levels(chain_));
+void PlanSolver::list_runs() {
+  for (size_t position = 0; position < chain_.blocks.size(); ++position) {
+    std::vector<Run> runs;
+    for (int32_t index : chain_.lists.at(static_cast<size_t>(chain_.blocks[position].list))) {
+      const Mode& mode = chain_.modes.at(static_cast<size_t>(index));
+      const size_t end = position + mode.moments.size();
+      if (end <= chain_.blocks.size())
+        runs.push_back({.mode = index,
+                        .end = end,
+                        .saved = mode.saved,
+                        .need = need_at(chain_, mode, position),
+                        .excess = norm_excess(chain_, mode, position),
+                        .seconds = mode.seconds});
+    }
+    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+      return std::tuple(a.end, a.saved, a.seconds, a.mode) < std::tuple(b.end, b.saved, b.seconds, b.mode);
+    });
+    runs_.push_back(std::move(runs));
+  }
+}
+
+void PlanSolver::add_levels() {
+  // Every excess of a run that a plan can have; the first is the smallest for which the runs cover the chain.
+  std::vector<Bytes> all;
+  std::vector<Bytes> cover(runs_.size() + 1, kNever);  // the least largest excess from a position on
+  cover.back() = Bytes(std::numeric_limits<int64_t>::min() / 2);
+  for (size_t position = runs_.size(); position-- > 0;)
+    for (const Run& run : runs_[position]) {
+      if (cover[run.end] == kNever) continue;
+      all.push_back(run.excess);
+      cover[position] = std::min(cover[position], std::max(run.excess, cover[run.end]));
+    }
+  require(cover.front() != kNever, "chain: no list of runs covers the chain");
+  std::erase_if(all, [&](Bytes excess) { return excess < cover.front(); });
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+
+  const size_t count = std::min(all.size(), kMostLevels);
   complete_ = count == all.size();
   for (size_t level = 0; level < count; ++level) {
     // Evenly, the first and the last among them.
     const size_t at = count == 1 ? all.size() - 1 : level * (all.size() - 1) / (count - 1);
     const size_t before = level == 0 ? at : (level - 1) * (all.size() - 1) / (count - 1) + 1;
-    std::vector<std::vector<int32_t>> within;
-    for (const std::vector<int32_t>& modes : known)
-      if (is_within(chain_, modes, all[at])) within.push_back(modes);
-    const double effort = 4.0 / static_cast<double>(count);
-    levels_.push_back({.solver = ChainSolver(level_of(chain_, all[at]), within, std::min(1.0, effort)),
-                       .below = all[at] - all[std::min(before, at)]});
+    levels_.push_back(
+        {.excess = all[at], .below = all[at] - all[std::min(before, at)], .smallest = {}, .solver = {}});
   }
 }
 
+// The plan of the smallest allowance, as the level counts it.
+ChainPlan PlanSolver::smallest_of(Level& level) const {
+  std::vector<Bytes> least(runs_.size() + 1, kNever);  // allowance from a position on
+  std::vector<const Run*> first(runs_.size(), nullptr);
+  least.back() = std::max(chain_.head, level.excess);
+  for (size_t position = runs_.size(); position-- > 0;)
+    for (const Run& run : runs_[position]) {
+      if (run.excess > level.excess || least[run.end] == kNever) continue;
+      const Bytes allowance = std::max(run.need, run.saved + least[run.end]);
+      if (allowance >= least[position]) continue;
+      least[position] = allowance;
+      first[position] = &run;
+    }
+  level.smallest = std::max(least.front(), chain_.floor);
+  std::vector<int32_t> modes;
+  for (size_t position = 0; position < runs_.size(); position = first[position]->end)
+    modes.push_back(first[position]->mode);
+  return evaluate(chain_, modes);
+}
+
+// No plan of the level within the budget has fewer seconds: the dual function of  (bytes saved of all) <= budget -
+// head  at its best price.
+double PlanSolver::quick_bound(const Level& level, Bytes budget) const {
+  if (budget < level.smallest) return kInfinity;
+  const double room = static_cast<double>((budget - std::max(chain_.head, level.excess)).value);
+  struct Corner {
+    size_t end;
+    double saved, seconds;
+  };
+  // Only the lower hull of a position's runs is best at some price.
+  std::vector<Corner> corners;
+  std::vector<size_t> begin;
+  for (const std::vector<Run>& runs : runs_) {
+    begin.push_back(corners.size());
+    size_t hull = corners.size();  // where that of the run's end begins
+    for (const Run& run : runs) {
+      if (run.excess > level.excess || run.need > budget) continue;
+      const Corner next{run.end, static_cast<double>(run.saved.value), run.seconds};
+      if (corners.size() > hull && corners.back().end != next.end) hull = corners.size();
+      if (corners.size() > hull && corners.back().seconds <= next.seconds) continue;
+      while (corners.size() > hull + 1) {
+        const Corner &last = corners.back(), &other = corners[corners.size() - 2];
+        if ((last.seconds - other.seconds) * (next.saved - last.saved) <
+            (next.seconds - last.seconds) * (last.saved - other.saved))
+          break;
+        corners.pop_back();
+      }
+      corners.push_back(next);
+    }
+  }
+  begin.push_back(corners.size());
+
+  struct Line {
+    double saved = 0, seconds = 0;
+  };
+  std::vector<Line> best(runs_.size() + 1);
+  // The list of runs of least  second_price · seconds + byte_price · bytes.
+  const auto cheapest = [&](double second_price, double byte_price) {
+    for (size_t position = runs_.size(); position-- > 0;) {
+      double least = kInfinity;
+      best[position] = {kInfinity, kInfinity};
+      for (size_t index = begin[position]; index < begin[position + 1]; ++index) {
+        const Corner& run = corners[index];
+        const Line line{run.saved + best[run.end].saved, run.seconds + best[run.end].seconds};
+        const double cost = second_price * line.seconds + byte_price * line.saved;
+        if (cost < least) {
+          least = cost;
+          best[position] = line;
+        }
+      }
+    }
+    return best.front();
+  };
+  Line fast = cheapest(1, 0);
+  if (fast.saved <= room) return fast.seconds;
+  Line small = cheapest(0, 1);
+  if (small.saved > room) return kInfinity;
+  // `fast` is too large and `small` is not; the price at which they cost the same, until nothing is cheaper there.
+  for (;;) {
+    const double price = (small.seconds - fast.seconds) / (fast.saved - small.saved);
+    const double both = fast.seconds + price * fast.saved;
+    const Line line = cheapest(1, price);
+    if (line.seconds + price * line.saved >= both * (1 - 1e-12) || line.saved == fast.saved ||
+        line.saved == small.saved)
+      return std::min(both, line.seconds + price * line.saved) - price * room;
+    (line.saved > room ? fast : small) = line;
+  }
+}
+
+const ChainSolver& PlanSolver::solver(const Level& level) const {
+  if (!level.solver)
+    level.solver.emplace(level_of(chain_, level.excess), std::span<const std::vector<int32_t>>(),
+                         kLevelEffort);
+  return *level.solver;
+}
+
 std::optional<ChainPlan> PlanSolver::best(Bytes budget) const {
+  if (single_) return single_->best(budget);
   if (budget < smallest_.needed) return std::nullopt;
   ChainPlan best = smallest_;
   for (const ChainPlan& plan : known_)
     if (plan.needed <= budget && plan.seconds < best.seconds) best = plan;
-  for (const Level& level : levels_) {
-    const std::optional<ChainPlan> plan = level.solver.best(budget);
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t level = 0; level < levels_.size(); ++level)
+    if (levels_[level].smallest <= budget) order.emplace_back(quick_bound(levels_[level], budget), level);
+  std::sort(order.begin(), order.end());
+  for (const auto& [bound, level] : order) {
+    if (bound >= best.seconds * (1 - 1e-12)) break;
+    const std::optional<ChainPlan> plan = solver(levels_[level]).best(budget);
     if (plan && plan->seconds < best.seconds) best = evaluate(chain_, plan->modes);
   }
   return best;
 }
 
 double PlanSolver::bound_seconds(Bytes budget) const {
-  double bound = std::numeric_limits<double>::infinity();
-  for (const Level& level : levels_)
-    if (level.solver.smallest_budget() <= budget + level.below)
-      bound = std::min(bound, level.solver.bound_seconds(budget + level.below));
+  if (single_) return single_->bound_seconds(budget);
   const std::optional<ChainPlan> plan = best(budget);
   require(plan.has_value(), "chain: a bound for {} bytes, where no plan fits", budget.value);
-  return std::min(bound, plan->seconds);
+  double bound = plan->seconds;
+  for (const Level& level : levels_) {
+    const Bytes above = budget + level.below;
+    if (level.smallest > above || quick_bound(level, above) >= bound) continue;
+    bound = std::min(bound, solver(level).bound_seconds(above));
+  }
+  return bound;
 }
 
 std::vector<ChainSolver::Step> PlanSolver::frontier() const {
+  if (single_) return single_->frontier();
   std::vector<ChainSolver::Step> all = {{smallest_.needed, smallest_.seconds}}, steps;
   for (const ChainPlan& plan : known_) all.push_back({plan.needed, plan.seconds});
   for (const Level& level : levels_) {
-    const std::vector<ChainSolver::Step> own = level.solver.frontier();
+    const std::vector<ChainSolver::Step> own = solver(level).frontier();
     all.insert(all.end(), own.begin(), own.end());
   }
   std::sort(all.begin(), all.end(), [](const ChainSolver::Step& a, const ChainSolver::Step& b) {
@@ -141,8 +253,9 @@ std::vector<ChainSolver::Step> PlanSolver::frontier() const {
 }
 
 bool PlanSolver::exact() const {
-  return complete_ &&
-         std::all_of(levels_.begin(), levels_.end(), [](const Level& level) { return level.solver.exact(); });
+  if (single_) return single_->exact();
+  return complete_ && std::all_of(levels_.begin(), levels_.end(),
+                                  [this](const Level& level) { return solver(level).exact(); });
 }
 
 }  // namespace snug::planner

@@ -8,8 +8,12 @@
 //         of a run), see norm_excess. For a given largest excess x that is a chain of one backward whose head
 //         holds x at least and whose runs are those of excess <= x. A level is such an x: all values that
 //         runs have, or as many of them as there is time for. The best plan is the best of all levels'.
+//         A level is solved when first a budget could make its plan the best one, by a bound that takes some
+//         microseconds: the fewest seconds where only (bytes saved of all) is limited, by one price of a byte.
 // Bound:  a plan whose largest excess lies between two levels is at least as slow as the bound of the upper
 //         level at the budget plus the distance of the two. The least of these holds for every plan.
+// Source: the bound of a level: Everett (see chain.h); its price is found by walking the hull, as in Dinkelbach's
+//         method.
 // See:    two_passes_test.cc
 #pragma once
 
@@ -21,9 +25,11 @@
 
 namespace snug::planner {
 
-// The interface of ChainSolver, for chains of one backward pass and of two.
+// The interface of ChainSolver, for chains of one backward pass and of two. Not for several threads at a time:
+// questions fill in what answers them.
 class PlanSolver {
  public:
+  // Throws InternalError as ChainSolver does, and where modes of two backward passes use a link.
   explicit PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known = {});
 
   const Chain& chain() const { return chain_; }
@@ -36,15 +42,30 @@ class PlanSolver {
 
  private:
   struct Level {
-    ChainSolver solver;
-    Bytes below;  // how far the next smaller level's excess is, less one byte
+    Bytes excess;
+    Bytes below;                                // how far the next smaller level's excess is, less one byte
+    Bytes smallest;                             // no budget below it fits a plan of this level
+    mutable std::optional<ChainSolver> solver;  // where it was needed
   };
-  void add_levels(std::span<const std::vector<int32_t>> known);
+  // A run that may begin at some position.
+  struct Run {
+    int32_t mode = 0;
+    size_t end = 0;
+    Bytes saved, need, excess;
+    double seconds = 0;
+  };
+  void list_runs();
+  void add_levels();
+  ChainPlan smallest_of(Level& level) const;
+  double quick_bound(const Level& level, Bytes budget) const;
+  const ChainSolver& solver(const Level& level) const;
 
   Chain chain_;
-  std::vector<Level> levels_;
-  bool complete_ = true;          // every excess of a run is a level
-  std::vector<ChainPlan> known_;  // with two passes: a level may ask more of a plan than it needs
+  std::optional<ChainSolver> single_;   // with one backward pass
+  std::vector<std::vector<Run>> runs_;  // with two, per position: by end, then by rising bytes
+  std::vector<Level> levels_;           // with two
+  bool complete_ = true;                // every excess of a run is a level
+  std::vector<ChainPlan> known_;        // with two passes: a level may ask more of a plan than it needs
   ChainPlan smallest_;
 };
 
