@@ -5,6 +5,10 @@
 
 namespace snug::layout {
 
+namespace {
+constexpr size_t kTogether = 16;  // divides the boxes of a chunk
+}
+
 FirstFit::FirstFit(int32_t times) : times_(std::max(times, 1)) {}
 
 void FirstFit::clear() {
@@ -32,11 +36,11 @@ std::optional<int64_t> FirstFit::place(const Box& box, int64_t limit) {
     for (size_t word = 0; word < mask.size(); ++word) common |= mask[word] & chunk.mask[word];
     ++work_;
     if (common == 0 || chunk.max_end <= offset) continue;
-    // Which boxes share a time with ours: a plain loop that the compiler turns into vector compares.
-    alignas(8) std::array<uint8_t, kChunkBoxes> shares;
-    const size_t padded = (chunk.count + 7) / 8 * 8;
-    for (size_t i = 0; i < padded; ++i)
-      shares[i] = static_cast<uint8_t>((chunk.first[i] < box.last) & (box.first < chunk.last[i]));
+    // Which boxes share a time with ours: plain loops that the compiler turns into vector compares.
+    alignas(kTogether) std::array<uint8_t, kChunkBoxes> shares;
+    for (size_t i = 0; i < chunk.count; i += kTogether)
+      for (size_t j = i; j < i + kTogether; ++j)
+        shares[j] = static_cast<uint8_t>((chunk.first[j] < box.last) & (box.first < chunk.last[j]));
     bool found = false;
     size_t i = 0;
     for (; i < chunk.count && !found; i += 8) {
