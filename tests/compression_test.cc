@@ -95,7 +95,7 @@ TEST_P(CompressedRuns, FollowAPlanThatFitsABudget) {
   const cpu::CpuBackend backend(cpu::choose_dispatch(2),
                                 {.product_flops_per_second = 2e9, .bytes_per_second = 1e10});
   BudgetSearch search(model_, allowed, backend.target()), exact_search(model_, options(), backend.target());
-  const Bytes smallest = search.smallest().compiled.report.arena, largest = search.keep_all().arena;
+  const Bytes smallest = search.smallest().compiled.report.arena, largest = search.keep_all_arena();
   const RecomputePolicy optimal{.kind = RecomputePolicy::Kind::kOptimal};
   EXPECT_LE(search.smallest().compiled.report.lower_bound,
             exact_search.smallest().compiled.report.lower_bound);

@@ -10,8 +10,8 @@
 namespace snug {
 namespace {
 
-// How often the planner is asked again because a layout needs more than what is live.
-constexpr int kMostRounds = 4;
+// How often the planner is asked because a layout needs more than what is live.
+constexpr int kMostRounds = 6;
 
 const PhasePeak& micro_step_peak(const CompileReport& report) {
   const auto phase = std::find_if(report.phases.begin(), report.phases.end(),
@@ -20,13 +20,29 @@ const PhasePeak& micro_step_peak(const CompileReport& report) {
   return *phase;
 }
 
+// Weights, masters and moments: held at every moment of every plan.
+Bytes state_of(const CompileReport& report) {
+  Bytes state;
+  for (Category category : {Category::kWeights, Category::kMasterWeights, Category::kOptimizerState})
+    state += report.peak.categories[static_cast<size_t>(category)];
+  return state;
+}
+
 }  // namespace
+
+BudgetPlan finish(BudgetDraft draft, const Target& target) {
+  return {.compiled = finish(std::move(draft.draft), draft.layout, target),
+          .retentions = std::move(draft.retentions),
+          .fits = draft.fits,
+          .slowdown = draft.slowdown,
+          .gap = draft.gap};
+}
 
 BudgetSearch::BudgetSearch(const Model& model, const CompileOptions& options, const Target& target)
     : model_(model), options_(options), target_(target) {
   options_.recompute = {};
   options_.choose_retentions = nullptr;
-  keep_all_ = compile(model_, options_, target_).report;
+  keep_all_ = draft(model_, options_, target_).report;
   for (const PhasePeak& peak : keep_all_.phases)
     if (peak.phase != "micro_step") other_phases_ = std::max(other_phases_, peak.bytes);
 }
@@ -50,72 +66,123 @@ planner::Planner& BudgetSearch::planner() {
     finish_micro_step(g, options_, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
   };
   const Bytes others = outside(graph, finish);
-  return planner_.emplace(std::move(graph), target_, finish, others, options_.compress_activations);
+  planner_.emplace(std::move(graph), target_, finish, others, options_.compress_activations);
+  smallest_ = {planner_->smallest_retentions(), std::max(other_phases_, planner_->smallest_budget())};
+  return *planner_;
 }
 
-BudgetPlan BudgetSearch::compiled_with(const Retentions& retentions, Bytes arena_budget) const {
+BudgetDraft BudgetSearch::laid_out(Draft draft, Bytes arena_budget) const {
+  BudgetDraft made{.draft = std::move(draft), .layout = {}, .retentions = {}, .gap = {}};
+  made.layout = lay_out(made.draft, arena_budget);
+  made.fits = made.report().arena <= arena_budget;
+  made.slowdown = made.report().update_seconds / keep_all_.update_seconds - 1;
+  return made;
+}
+
+BudgetDraft BudgetSearch::drafted_with(const Retentions& retentions, Bytes arena_budget) const {
   CompileOptions chosen = options_;
   chosen.choose_retentions = [&](const Graph&) { return retentions; };
-  chosen.arena_budget = arena_budget;
-  BudgetPlan plan;
-  plan.compiled = compile(model_, chosen, target_);
-  plan.retentions = retentions;
-  plan.fits = plan.compiled.report.arena <= arena_budget;
-  plan.slowdown = plan.compiled.report.update_seconds / keep_all_.update_seconds - 1;
-  return plan;
+  BudgetDraft made = laid_out(draft(model_, chosen, target_), arena_budget);
+  made.retentions = retentions;
+  return made;
+}
+
+BudgetDraft BudgetSearch::drafted_by(const RecomputePolicy& policy, Bytes arena_budget) const {
+  CompileOptions options = options_;
+  options.recompute = policy;
+  return laid_out(draft(model_, options, target_), arena_budget);
+}
+
+Bytes BudgetSearch::keep_all_arena() {
+  if (!keep_all_arena_) keep_all_arena_ = drafted_by({}, Bytes(0)).report().arena;
+  return *keep_all_arena_;
 }
 
 BudgetPlan BudgetSearch::within(Bytes arena_budget, const RecomputePolicy& policy) {
-  require(needs_budget(policy), "budget search: policy {} needs none", to_string(policy));
-  const bool is_optimal = policy.kind == RecomputePolicy::Kind::kOptimal;
-  if (keep_all_.arena <= arena_budget) {
-    BudgetPlan plan;
-    plan.compiled = compile(model_, options_, target_);
-    plan.fits = true;
-    if (is_optimal) plan.gap = 0;
-    return plan;
-  }
-  if (is_optimal) return optimal(arena_budget);
-  return greedy(arena_budget, policy.kind == RecomputePolicy::Kind::kMemory ? planner().order_by_size()
-                                                                            : planner().order_by_cost());
+  std::optional<BudgetDraft> found = fitting(arena_budget, policy);
+  return finish(found ? *std::move(found) : smallest_of(policy, arena_budget), target_);
 }
 
-BudgetPlan BudgetSearch::optimal(Bytes arena_budget) {
+std::optional<BudgetDraft> BudgetSearch::fitting(Bytes arena_budget, const RecomputePolicy& policy) {
+  if (!needs_budget(policy)) {
+    BudgetDraft only = drafted_by(policy, arena_budget);
+    return only.fits ? std::optional(std::move(only)) : std::nullopt;
+  }
+  if (keep_all_arena_.value_or(keep_all_.lower_bound) <= arena_budget) {
+    BudgetDraft all = drafted_by({}, arena_budget);
+    if (policy.kind == RecomputePolicy::Kind::kOptimal) all.gap = 0;
+    if (all.fits) return all;
+    keep_all_arena_ = all.report().arena;
+  }
+  // What the micro-step does about its own bytes helps no other phase.
+  if (other_phases_ > arena_budget) return std::nullopt;
+  return policy.kind == RecomputePolicy::Kind::kOptimal ? optimal(arena_budget)
+                                                        : greedy(arena_budget, policy);
+}
+
+std::optional<BudgetDraft> BudgetSearch::optimal(Bytes arena_budget) {
   Bytes aim = arena_budget;
+  double bound_seconds = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     const std::optional<planner::Choice> choice = planner().choose(aim);
     if (!choice) break;
-    BudgetPlan plan = compiled_with(choice->retentions, arena_budget);
-    plan.gap = choice->gap();
-    if (plan.fits) return plan;
-    aim -= plan.compiled.report.arena - arena_budget;
+    // Of every plan within the budget; a smaller aim has a higher bound.
+    if (round == 0) bound_seconds = choice->bound_seconds;
+    BudgetDraft made = drafted_with(choice->retentions, arena_budget);
+    made.gap = (choice->seconds - bound_seconds) / (choice->step_seconds + choice->seconds);
+    if (made.fits) return made;
+    aim = std::min(aim, choice->peak) - (made.report().arena - arena_budget) * (round + 1);
   }
-  return smallest_for(arena_budget);
+  if (smallest_bound({.kind = RecomputePolicy::Kind::kOptimal}) > arena_budget) return std::nullopt;
+  const planner::Choice choice = planner().choose(planner().smallest_budget()).value();
+  BudgetDraft made = drafted_with(choice.retentions, arena_budget);
+  if (!made.fits) return std::nullopt;
+  made.gap = (choice.seconds - bound_seconds) / (choice.step_seconds + choice.seconds);
+  return made;
 }
 
 BudgetPlan BudgetSearch::smallest() {
-  BudgetPlan plan = smallest_for(Bytes(0));
-  smallest_arena_ = plan.compiled.report.arena;
-  return plan;
+  return finish(smallest_of({.kind = RecomputePolicy::Kind::kOptimal}, Bytes(0)), target_);
 }
 
-Bytes BudgetSearch::smallest_arena() { return smallest_arena_ ? *smallest_arena_ : smallest().compiled.report.arena; }
-
-BudgetPlan BudgetSearch::smallest_for(Bytes arena_budget) {
-  const planner::Choice choice = planner().choose(planner().smallest_budget()).value();
-  BudgetPlan plan = compiled_with(choice.retentions, arena_budget);
-  if (plan.fits) plan.gap = choice.gap();
-  return plan;
+Bytes BudgetSearch::smallest_arena() {
+  if (!smallest_arena_) smallest_of({.kind = RecomputePolicy::Kind::kOptimal}, Bytes(0));
+  return *smallest_arena_;
 }
 
-BudgetPlan BudgetSearch::greedy(Bytes arena_budget, const std::vector<planner::Droppable>& order) {
+Bytes BudgetSearch::smallest_bound(const RecomputePolicy& policy) const {
+  if (policy.kind != RecomputePolicy::Kind::kOptimal) return other_phases_;
+  if (smallest_arena_) return *smallest_arena_;
+  return smallest_ ? smallest_->live : std::max(other_phases_, state_of(keep_all_));
+}
+
+BudgetDraft BudgetSearch::smallest_of(const RecomputePolicy& policy, Bytes arena_budget) {
+  if (!needs_budget(policy)) return drafted_by(policy, arena_budget);
+  if (policy.kind != RecomputePolicy::Kind::kOptimal) {
+    const std::vector<planner::Droppable> order = order_of(policy);
+    return drafted_with(planner().retentions_of_prefix(order, order.size()), arena_budget);
+  }
+  if (!smallest_) planner();
+  BudgetDraft made = drafted_with(smallest_->retentions, arena_budget);
+  // A layout that fits might be improved further.
+  if (!made.fits) smallest_arena_ = made.report().arena;
+  return made;
+}
+
+std::vector<planner::Droppable> BudgetSearch::order_of(const RecomputePolicy& policy) {
+  return policy.kind == RecomputePolicy::Kind::kMemory ? planner().order_by_size()
+                                                       : planner().order_by_cost();
+}
+
+std::optional<BudgetDraft> BudgetSearch::greedy(Bytes arena_budget, const RecomputePolicy& policy) {
   // Dropping more does not always need less (chains get longer), so the answer is judged by its own arena.
+  const std::vector<planner::Droppable> order = order_of(policy);
   size_t too_few = 0, enough = order.size();
   const auto plan_with = [&](size_t count) {
-    return compiled_with(planner().retentions_of_prefix(order, count), arena_budget);
+    return drafted_with(planner().retentions_of_prefix(order, count), arena_budget);
   };
-  BudgetPlan plan = plan_with(enough);
-  if (!plan.fits) return plan;
+  BudgetDraft plan = plan_with(enough);
+  if (!plan.fits) return std::nullopt;
   while (too_few + 1 < enough) {
     const size_t middle = (too_few + enough) / 2;
     const Bytes live =
@@ -123,7 +190,7 @@ BudgetPlan BudgetSearch::greedy(Bytes arena_budget, const std::vector<planner::D
     (live <= arena_budget ? enough : too_few) = middle;
   }
   for (; enough < order.size(); ++enough) {
-    BudgetPlan nearer = plan_with(enough);
+    BudgetDraft nearer = plan_with(enough);
     if (nearer.fits) return nearer;
   }
   return plan;

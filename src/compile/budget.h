@@ -31,6 +31,18 @@ struct BudgetPlan {
   std::optional<double> gap;
 };
 
+// The same with its layout, before the plan is written down: all that a comparison asks for.
+struct BudgetDraft {
+  Draft draft;
+  layout::Solution layout;
+  Retentions retentions;
+  bool fits = false;
+  double slowdown = 0;
+  std::optional<double> gap;
+  const CompileReport& report() const { return draft.report; }
+};
+BudgetPlan finish(BudgetDraft draft, const Target& target);
+
 // Plans of one run at any budget. Blocks are priced once, at the first budget that keep-all does not fit.
 class BudgetSearch {
  public:
@@ -38,16 +50,28 @@ class BudgetSearch {
   // Throws as compile() does.
   BudgetSearch(const Model& model, const CompileOptions& options, const Target& target);
 
+  // With everything kept, without a layout: its arena is the lower bound.
   const CompileReport& keep_all() const { return keep_all_; }
-  // The plan that `policy`, one that needs a budget, finds for an arena of at most `arena_budget`; InternalError for
-  // another policy. Where none fits, the smallest that it found.
+  // What its layout needs; remembered.
+  Bytes keep_all_arena();
+  // The plan that `policy` finds for an arena of at most `arena_budget`. Where none fits, the smallest that it found.
   BudgetPlan within(Bytes arena_budget, const RecomputePolicy& policy);
   // The plan with the smallest arena that policy optimal finds.
   BudgetPlan smallest();
   // Its arena; remembered.
   Bytes smallest_arena();
+
+  // within() in parts: the plan that fits, if there is one; and the smallest that the policy found.
+  std::optional<BudgetDraft> fitting(Bytes arena_budget, const RecomputePolicy& policy);
+  BudgetDraft smallest_of(const RecomputePolicy& policy, Bytes arena_budget);
+  // What the latter needs at least; much nearer to it once the blocks were priced.
+  Bytes smallest_bound(const RecomputePolicy& policy) const;
+  bool was_priced() const { return smallest_.has_value(); }
+  void price() { planner(); }
+
   bool is_priced() const { return planner_.has_value(); }
-  // Gives back the memory of the priced blocks; the next call that needs them prices them again.
+  // Gives back the memory of the priced blocks; the next call that needs them prices them again. Those that ask for the
+  // smallest plan of policy optimal do not.
   void forget_prices() { planner_.reset(); }
 
   // What a policy that needs no budget makes of the run, without a layout: `arena` is the most that is live.
@@ -60,18 +84,26 @@ class BudgetSearch {
  private:
   planner::Planner& planner();
   Bytes outside(Graph micro_step, const planner::Finish& finish) const;
-  BudgetPlan compiled_with(const Retentions& retentions, Bytes arena_budget) const;
-  BudgetPlan optimal(Bytes arena_budget);
-  BudgetPlan smallest_for(Bytes arena_budget);
-  BudgetPlan greedy(Bytes arena_budget, const std::vector<planner::Droppable>& order);
+  BudgetDraft laid_out(Draft draft, Bytes arena_budget) const;
+  BudgetDraft drafted_with(const Retentions& retentions, Bytes arena_budget) const;
+  BudgetDraft drafted_by(const RecomputePolicy& policy, Bytes arena_budget) const;
+  std::optional<BudgetDraft> optimal(Bytes arena_budget);
+  std::optional<BudgetDraft> greedy(Bytes arena_budget, const RecomputePolicy& policy);
+  std::vector<planner::Droppable> order_of(const RecomputePolicy& policy);
 
   const Model& model_;
   CompileOptions options_;
   const Target& target_;
   CompileReport keep_all_;
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
-  std::optional<Bytes> smallest_arena_;
+  std::optional<Bytes> keep_all_arena_, smallest_arena_;
   std::optional<planner::Planner> planner_;
+  // Of the plan that needs the fewest bytes, and what is live in it at most; none before blocks were priced.
+  struct Smallest {
+    Retentions retentions;
+    Bytes live;
+  };
+  std::optional<Smallest> smallest_;
 };
 
 }  // namespace snug

@@ -39,9 +39,9 @@ class Budget : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Budget, RoomForEverythingKeepsEverything) {
-  const BudgetPlan plan = search_.within(search_.keep_all().arena, kOptimal);
+  const BudgetPlan plan = search_.within(search_.keep_all_arena(), kOptimal);
   EXPECT_TRUE(plan.fits);
-  EXPECT_EQ(plan.compiled.report.arena, search_.keep_all().arena);
+  EXPECT_EQ(plan.compiled.report.arena, search_.keep_all_arena());
   EXPECT_EQ(plan.compiled.report.recompute_flops, search_.keep_all().recompute_flops);
   EXPECT_EQ(plan.slowdown, 0);
   EXPECT_EQ(plan.gap, 0);
@@ -54,7 +54,7 @@ TEST_P(Budget, PlansFitAndAreMonotoneAndBeatNamedPolicies) {
   for (const char* policy :
        {"none", "block", "uniform:2", "uniform:3", "selective:norm", "selective:attention,activation"})
     named.push_back(search_.outcome(parse_recompute_policy(policy)));
-  const Bytes low = search_.smallest().compiled.report.arena, high = search_.keep_all().arena;
+  const Bytes low = search_.smallest().compiled.report.arena, high = search_.keep_all_arena();
   ASSERT_LT(low, high);
   constexpr int64_t kBudgets = 12;
   double slowest = std::numeric_limits<double>::infinity();
@@ -90,7 +90,7 @@ TEST_P(Budget, SimplePoliciesDropUntilItFits) {
     SCOPED_TRACE(name);
     const RecomputePolicy policy = parse_recompute_policy(name);
     const Bytes least = search_.within(Bytes(0), policy).compiled.report.arena,
-                most = search_.keep_all().arena;
+                most = search_.keep_all_arena();
     ASSERT_LT(least, most);
     for (int64_t share : {0, 1, 2, 3}) {
       const Bytes budget = least + Bytes((most - least).value * share / 4);

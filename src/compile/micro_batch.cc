@@ -64,11 +64,11 @@ MicroBatch choose_micro_batch(const Model& model, std::span<const int64_t> sizes
   const auto try_size = [&](int64_t size) -> std::optional<double> {
     std::optional<OuterSearch> search = search_of(size);
     if (!search) return std::nullopt;
-    const VariantPlan found = search->within(arena_budget, policy);
-    const Bytes arena = found.plan.compiled.report.arena;
+    const VariantOutcome found = search->outcome(arena_budget, policy);
+    const Bytes arena = found.report.arena;
     if (!smallest || arena < smallest->arena) smallest = {size, arena};
-    if (!found.plan.fits) return std::nullopt;
-    const double done = found.plan.compiled.report.update_seconds;
+    if (!found.fits) return std::nullopt;
+    const double done = found.report.update_seconds;
     if (!best || done <= best->work) best = {size, done};
     return done - search->unlimited_seconds();
   };

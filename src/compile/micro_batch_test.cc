@@ -51,7 +51,7 @@ TEST(MicroBatch, DoesTheLeastWorkOfAllSizesAndOfEqualOnesIsTheLargest) {
       searches.emplace(size, OuterSearch(model, variants_of(size), work, OuterSearch::Prices::kKeep));
     Bytes low = searches.at(1).smallest_arena();
     for (auto& [size, search] : searches) low = std::min(low, search.smallest_arena());
-    const Bytes high = searches.at(kGlobal).keep_all(0).arena;
+    const Bytes high = searches.at(kGlobal).search(0).keep_all_arena();
     double most = std::numeric_limits<double>::infinity();
     std::set<int64_t> chosen;
     for (int64_t step = 0; step <= 5; ++step) {

@@ -61,8 +61,6 @@ struct CompileOptions {
   bool plain = false;
   // Optional passes that shall not run: optional_passes() names them.
   std::vector<std::string> disabled_passes;
-  // An arena that fits this is good enough: its layout is not improved further. 0: none is.
-  Bytes arena_budget{0};
   Bytes staging = kMiB;              // scratch through which the host streams a tensor in load and save
   PassObserver* observer = nullptr;  // sees every graph after every pass; outlives the call
 };

@@ -11,15 +11,7 @@
 namespace snug {
 namespace {
 
-double seconds_of(const BudgetPlan& plan) { return plan.compiled.report.update_seconds; }
-
-// Weights, masters and moments: held at every moment of every plan.
-Bytes state_of(const CompileReport& report) {
-  Bytes state;
-  for (Category category : {Category::kWeights, Category::kMasterWeights, Category::kOptimizerState})
-    state += report.peak.categories[static_cast<size_t>(category)];
-  return state;
-}
+double seconds_of(const BudgetDraft& plan) { return plan.report().update_seconds; }
 
 }  // namespace
 
@@ -36,75 +28,100 @@ OuterSearch::OuterSearch(const Model& model, std::span<const Variant> variants, 
   });
 }
 
-BudgetPlan OuterSearch::plan_of(size_t variant, Bytes arena_budget, const RecomputePolicy& policy) {
-  if (needs_budget(policy)) return search(variant).within(arena_budget, policy);
-  CompileOptions options = variants_[variant].options;
-  options.recompute = policy;
-  BudgetPlan plan;
-  plan.compiled = compile(model_, options, target_);
-  plan.fits = plan.compiled.report.arena <= arena_budget;
-  return plan;
+bool OuterSearch::is_never_smallest(size_t variant) const {
+  return !variants_[variant].may_be_smallest &&
+         std::any_of(variants_.begin(), variants_.end(), [](const Variant& v) { return v.may_be_smallest; });
 }
 
 void OuterSearch::forget(size_t variant) {
-  if (prices_ == Prices::kKeep || !search(variant).is_priced()) return;
-  // What it cost to price is to answer this as well.
-  if (variants_[variant].may_be_smallest) search(variant).smallest_arena();
-  search(variant).forget_prices();
+  if (prices_ == Prices::kForgetOfLosers) search(variant).forget_prices();
 }
 
 VariantPlan OuterSearch::within(Bytes arena_budget, const RecomputePolicy& policy) {
-  // Where nothing fits, one of those is the answer; without one every variant is.
-  const bool some_may_be_smallest =
-      std::any_of(variants_.begin(), variants_.end(), [](const Variant& v) { return v.may_be_smallest; });
-  std::optional<VariantPlan> best, smallest;
+  Found found = find(arena_budget, policy);
+  return {found.variant, finish(std::move(found.draft), target_)};
+}
+
+VariantOutcome OuterSearch::outcome(Bytes arena_budget, const RecomputePolicy& policy) {
+  Found found = find(arena_budget, policy);
+  return {found.variant, std::move(found.draft.draft.report), found.draft.fits};
+}
+
+OuterSearch::Found OuterSearch::find(Bytes arena_budget, const RecomputePolicy& policy) {
+  std::optional<Found> fitting = find_fitting(arena_budget, policy);
+  Found found = fitting ? *std::move(fitting) : find_smallest(arena_budget, policy);
+  found.draft.slowdown = seconds_of(found.draft) / unlimited_seconds() - 1;
+  return found;
+}
+
+std::optional<OuterSearch::Found> OuterSearch::find_fitting(Bytes arena_budget,
+                                                            const RecomputePolicy& policy) {
+  std::optional<Found> best;
   double bound = std::numeric_limits<double>::infinity();
   // Whether `seconds` of a variant would make it the answer.
   const auto is_better = [&](double seconds, size_t variant) {
     if (!best) return true;
-    const double least = seconds_of(best->plan);
+    const double least = seconds_of(best->draft);
     return seconds < least || (seconds == least && variant < best->variant);
   };
   for (size_t variant : by_bound_) {
-    if (!is_better(keep_all(variant).update_seconds, variant)) continue;
-    // Nothing of it can fit, and another one needs less.
-    if (some_may_be_smallest && !variants_[variant].may_be_smallest &&
-        state_of(keep_all(variant)) > arena_budget)
+    if (!is_better(keep_all(variant).update_seconds, variant) ||
+        search(variant).smallest_bound(policy) > arena_budget)
       continue;
-    BudgetPlan plan = plan_of(variant, arena_budget, policy);
-    std::optional<VariantPlan>& rival = plan.fits ? best : smallest;
-    bool takes_over;
-    if (plan.fits) {
-      bound = std::min(bound, seconds_of(plan) * (1 - plan.gap.value_or(0)));
-      takes_over = is_better(seconds_of(plan), variant);
-    } else {
-      takes_over = !rival || plan.compiled.report.arena < rival->plan.compiled.report.arena;
-    }
-    if (!takes_over) {
+    std::optional<BudgetDraft> plan = search(variant).fitting(arena_budget, policy);
+    if (plan) bound = std::min(bound, seconds_of(*plan) * (1 - plan->gap.value_or(0)));
+    if (!plan || !is_better(seconds_of(*plan), variant)) {
       forget(variant);
       continue;
     }
-    if (rival) forget(rival->variant);
-    rival = {variant, std::move(plan)};
+    if (best) forget(best->variant);
+    best = {variant, *std::move(plan)};
   }
-  VariantPlan found = std::move(best ? *best : smallest.value());
-  const double seconds = seconds_of(found.plan);
-  found.plan.slowdown = seconds / unlimited_seconds() - 1;
-  if (found.plan.fits && found.plan.gap) found.plan.gap = std::max(0.0, 1 - bound / seconds);
-  return found;
+  if (best && best->draft.gap) best->draft.gap = std::max(0.0, 1 - bound / seconds_of(best->draft));
+  return best;
+}
+
+void OuterSearch::for_each_smallest(const RecomputePolicy& policy, const std::function<Bytes()>& limit,
+                                    const std::function<void(size_t)>& try_smallest) {
+  std::vector<size_t> order;
+  for (size_t variant = 0; variant < variants_.size(); ++variant)
+    if (!is_never_smallest(variant)) order.push_back(variant);
+  const auto least = [&](size_t variant) { return search(variant).smallest_bound(policy); };
+  while (!order.empty()) {
+    const auto next =
+        std::min_element(order.begin(), order.end(), [&](size_t a, size_t b) { return least(a) < least(b); });
+    const size_t variant = *next;
+    if (least(variant) >= limit()) return;
+    // What a variant needs at least is known much better once it was priced, so that another one may be the next.
+    if (policy.kind == RecomputePolicy::Kind::kOptimal && !search(variant).was_priced()) {
+      search(variant).price();
+      forget(variant);
+      continue;
+    }
+    order.erase(next);
+    try_smallest(variant);
+  }
+}
+
+OuterSearch::Found OuterSearch::find_smallest(Bytes arena_budget, const RecomputePolicy& policy) {
+  std::optional<Found> smallest;
+  for_each_smallest(
+      policy, [&] { return smallest ? smallest->draft.report().arena : Bytes(INT64_MAX); },
+      [&](size_t variant) {
+        BudgetDraft plan = search(variant).smallest_of(policy, arena_budget);
+        forget(variant);
+        if (!smallest || plan.report().arena < smallest->draft.report().arena)
+          smallest = {variant, std::move(plan)};
+      });
+  return *std::move(smallest);
 }
 
 Bytes OuterSearch::smallest_arena() {
-  std::optional<Bytes> smallest;
-  for (size_t variant = 0; variant < variants_.size(); ++variant) {
-    if (!variants_[variant].may_be_smallest) continue;
-    const bool was_priced = search(variant).is_priced();
-    const Bytes arena = search(variant).smallest_arena();
-    if (!was_priced) forget(variant);
-    if (!smallest || arena < *smallest) smallest = arena;
-  }
-  require(smallest.has_value(), "outer search: no variant may be the smallest");
-  return *smallest;
+  Bytes smallest{INT64_MAX};
+  for_each_smallest(
+      {.kind = RecomputePolicy::Kind::kOptimal}, [&] { return smallest; },
+      [&](size_t variant) { smallest = std::min(smallest, search(variant).smallest_arena()); });
+  return smallest;
 }
 
 }  // namespace snug

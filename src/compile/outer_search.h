@@ -5,13 +5,16 @@
 //           There are few such choices, so each combination is a variant, and the best of all their plans is taken.
 // Method:   1. compile each variant keeping everything: its seconds are a bound that no plan of it goes below;
 //           2. from the least bound up, ask for the plan within the budget (budget.h), until the next bound is above
-//              the best plan that was found.
+//              the best plan that was found;
+//           3. where nothing fits, lay out the smallest plans, those that need the fewest bytes at least first, until the
+//              next one's least is above the smallest that was found.
 //           So the answer is the fastest plan of any variant, and of equal ones the earliest variant's: whoever lists
 //           the variants lists the more exact ones first. A larger budget never has a slower answer, for that holds
 //           for each variant.
 // Proof:    `gap` holds for all variants: it is against the least of their bounds.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -31,9 +34,16 @@ struct VariantPlan {
   BudgetPlan plan;
 };
 
+// The same without the plan: for comparisons.
+struct VariantOutcome {
+  size_t variant = 0;
+  CompileReport report;
+  bool fits = false;
+};
+
 class OuterSearch {
  public:
-  // Whether blocks that were priced for a variant that lost stay in memory, for many budgets of one run.
+  // Whether the blocks of a variant that lost stay priced in memory, for many budgets of one run.
   enum class Prices : uint8_t { kForgetOfLosers, kKeep };
 
   // At least one variant, with batches and accumulations that make updates of the same samples. `model` and `target`
@@ -49,6 +59,7 @@ class OuterSearch {
   // The fastest plan for an arena of at most `arena_budget`. Policies that need no budget are compiled as they are. Where
   // nothing fits, the smallest plan that was found.
   VariantPlan within(Bytes arena_budget, const RecomputePolicy& policy);
+  VariantOutcome outcome(Bytes arena_budget, const RecomputePolicy& policy);
   // The arena of the smallest plan that policy optimal finds of any variant: within() finds one of that size.
   Bytes smallest_arena();
 
@@ -56,8 +67,19 @@ class OuterSearch {
   BudgetSearch& search(size_t variant) { return *searches_.at(variant); }
 
  private:
-  BudgetPlan plan_of(size_t variant, Bytes arena_budget, const RecomputePolicy& policy);
+  struct Found {
+    size_t variant = 0;
+    BudgetDraft draft;
+  };
+  Found find(Bytes arena_budget, const RecomputePolicy& policy);
+  std::optional<Found> find_fitting(Bytes arena_budget, const RecomputePolicy& policy);
+  Found find_smallest(Bytes arena_budget, const RecomputePolicy& policy);
+  // Calls try_smallest(variant) for variants whose smallest plan may be below limit(), that of the least bytes first.
+  void for_each_smallest(const RecomputePolicy& policy, const std::function<Bytes()>& limit,
+                         const std::function<void(size_t)>& try_smallest);
   void forget(size_t variant);
+  // Whether one of the variants that smallest() asks answers for this one as well.
+  bool is_never_smallest(size_t variant) const;
 
   const Model& model_;
   std::vector<Variant> variants_;

@@ -57,7 +57,7 @@ class Outer : public testing::TestWithParam<Case> {
 // At every budget: no variant alone is faster, a larger budget is never slower (A16: a request for less must not end in more), what is
 // named the smallest budget works, and nothing beats the bound.
 TEST_P(Outer, IsTheFastestOfAllVariantsAndMonotone) {
-  const Bytes low = search_->smallest_arena(), high = search_->keep_all(search_->fastest()).arena;
+  const Bytes low = search_->smallest_arena(), high = search_->search(search_->fastest()).keep_all_arena();
   ASSERT_LT(low, high);
   constexpr int64_t kBudgets = 4;
   double slowest = std::numeric_limits<double>::infinity();
@@ -100,7 +100,7 @@ TEST_P(OneRun, ForgettingChangesNoAnswer) {
   OuterSearch frugal(model_, variants_, target_, OuterSearch::Prices::kForgetOfLosers);
   EXPECT_EQ(frugal.smallest_arena(), search_->smallest_arena());
   const Bytes middle =
-      Bytes((search_->smallest_arena() + search_->keep_all(search_->fastest()).arena).value / 2);
+      Bytes((search_->smallest_arena() + search_->search(search_->fastest()).keep_all_arena()).value / 2);
   for (int times = 0; times < 2; ++times) {
     const VariantPlan one = frugal.within(middle, kOptimal), other = search_->within(middle, kOptimal);
     EXPECT_EQ(one.variant, other.variant);

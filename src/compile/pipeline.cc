@@ -197,52 +197,73 @@ void finish_micro_step(Graph& graph, const CompileOptions& options,
   }
 }
 
-Compiled compile(const Model& model, const CompileOptions& options, const Target& target) {
+Draft draft(const Model& model, const CompileOptions& options, const Target& target) {
   const Clock::time_point start = Clock::now();
   check_options(options);
-  Compiled compiled;
-  CompileReport& report = compiled.report;
+  Draft draft;
+  CompileReport& report = draft.report;
 
   // 1. What is computed, in which order: a graph a phase.
   Runner runner(options.disabled_passes, options.observer);
-  compiled.program = build_program(runner, model, options);
-  check_supported(compiled.program, target);
+  draft.program = build_program(runner, model, options);
+  check_supported(draft.program, target);
 
   // 2. How long every byte is held, and the most that any moment holds.
-  const Timeline timeline = liveness(compiled.program, target, options.staging);
-  report.phases = phase_peaks(compiled.program, timeline, target.alignment());
+  draft.timeline = liveness(draft.program, target, options.staging);
+  report.phases = phase_peaks(draft.program, draft.timeline, target.alignment());
   report.peak = largest_peak(report.phases);
+  draft.layout = packing_problem(draft.timeline, target.alignment());
 
+  report.passes = runner.timings();
+  report.arena = report.lower_bound = report.peak.bytes;
+  report.sum_of_sizes = layout::sum_of_sizes(draft.layout);
+  report.parameters = parameter_count(model);
+  const UpdateFlops flops = update_flops(draft.program);
+  report.update_flops = flops.needed;
+  report.recompute_flops = flops.repeated;
+  for (const Phase& phase : draft.program.phases)
+    if (phase.repeats > 0)
+      for (const Op& op : phase.graph.ops)
+        report.update_seconds += cost(phase.graph, op, target).seconds * static_cast<double>(phase.repeats);
+  report.seconds = seconds_since(start);
+  return draft;
+}
+
+layout::Solution lay_out(Draft& draft, Bytes enough) {
   // 3. Where every byte lies. The packer is not its own judge.
   const Clock::time_point packing = Clock::now();
-  compiled.layout = packing_problem(timeline, target.alignment());
-  const layout::Solution solution = layout::pack(compiled.layout, {.enough = options.arena_budget});
-  const layout::Check verdict = layout::check(compiled.layout, solution);
+  CompileReport& report = draft.report;
+  layout::Solution solution = layout::pack(draft.layout, {.enough = enough});
+  const layout::Check verdict = layout::check(draft.layout, solution);
   require(static_cast<bool>(verdict), "layout of order {}: {}", solution.order, verdict.message);
   require(solution.peak >= report.peak.bytes, "layout: {} bytes are below the {} that are live at one moment",
           solution.peak.value, report.peak.bytes.value);
-  report.layout_seconds = seconds_since(packing);
-
-  // 4. The plan, judged by code that shares nothing with what made it.
-  compiled.plan = lower(compiled.program, timeline, solution, report.phases, target);
-  const std::vector<std::string> violations = check_plan(compiled.plan, target.alignment());
-  require(violations.empty(), "plan: {}", fmt::join(violations, "; "));
-
-  report.passes = runner.timings();
   report.layout_order = solution.order;
   report.arena = solution.peak;
-  report.lower_bound = report.peak.bytes;
-  report.sum_of_sizes = layout::sum_of_sizes(compiled.layout);
   report.gap = static_cast<double>(report.arena.value) / static_cast<double>(report.lower_bound.value) - 1;
-  report.parameters = parameter_count(model);
-  const UpdateFlops flops = update_flops(compiled.program);
-  report.update_flops = flops.needed;
-  report.recompute_flops = flops.repeated;
-  for (const PlanPhase& phase : compiled.plan.phases)
-    for (const PlanOp& op : phase.ops)
-      report.update_seconds += op.seconds * static_cast<double>(phase.repeats);
-  report.seconds = seconds_since(start);
+  report.layout_seconds = seconds_since(packing);
+  report.seconds += report.layout_seconds;
+  return solution;
+}
+
+Compiled finish(Draft draft, const layout::Solution& solution, const Target& target) {
+  // 4. The plan, judged by code that shares nothing with what made it.
+  const Clock::time_point start = Clock::now();
+  Compiled compiled;
+  compiled.plan = lower(draft.program, draft.timeline, solution, draft.report.phases, target);
+  const std::vector<std::string> violations = check_plan(compiled.plan, target.alignment());
+  require(violations.empty(), "plan: {}", fmt::join(violations, "; "));
+  compiled.report = std::move(draft.report);
+  compiled.program = std::move(draft.program);
+  compiled.layout = std::move(draft.layout);
+  compiled.report.seconds += seconds_since(start);
   return compiled;
+}
+
+Compiled compile(const Model& model, const CompileOptions& options, const Target& target) {
+  Draft drafted = draft(model, options, target);
+  const layout::Solution solution = lay_out(drafted, Bytes(0));
+  return finish(std::move(drafted), solution, target);
 }
 
 }  // namespace snug

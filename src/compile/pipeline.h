@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/liveness.h"
 #include "analysis/peak.h"
 #include "compile/options.h"
 #include "ir/graph.h"
@@ -46,6 +47,21 @@ struct Compiled {
 // or an operation that the target refuses; InternalError when the layout's or the plan's judge finds a
 // fault.
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target);
+
+// The same in three steps, for searches that compare many plans and finish one.
+// A run up to its layout: what is computed, how long every byte is held, what that takes. `report.arena` is the lower
+// bound until there is a layout.
+struct Draft {
+  CompileReport report;
+  Program program;
+  Timeline timeline;
+  layout::Problem layout;
+};
+Draft draft(const Model& model, const CompileOptions& options, const Target& target);
+// Where every byte lies, judged; a layout that fits `enough` is not improved further. Fills in the report.
+layout::Solution lay_out(Draft& draft, Bytes enough);
+// The plan, judged.
+Compiled finish(Draft draft, const layout::Solution& solution, const Target& target);
 
 // The micro-step between `differentiate` and `recompute`: what retentions are chosen for.
 Graph differentiated_micro_step(const Model& model, const CompileOptions& options);

@@ -36,7 +36,8 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
                                           [](const Op& op) { return op.part == Part::kBackward; });
   if (!differentiated || anatomy_.blocks.empty()) {
-    const Outcome kept = outcome(Retentions(graph_.tensors.size(), Retention::kKeep));
+    smallest_retentions_.assign(graph_.tensors.size(), Retention::kKeep);
+    const Outcome kept = outcome(smallest_retentions_);
     keep_seconds_ = kept.seconds;
     smallest_ = kept.peak;
     return;
@@ -51,7 +52,11 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   solver_.emplace(priced_->chain, known);
   // The chain's smallest plan may hold a little more than the chain says.
   smallest_ = solver_->smallest_budget();
-  while (!fitting(smallest_)) {
+  for (;;) {
+    if (std::optional<Choice> choice = fitting(smallest_)) {
+      smallest_retentions_ = std::move(choice->retentions);
+      return;
+    }
     const ChainPlan plan = solver_->best(smallest_).value();
     smallest_ =
         std::max(smallest_ + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);

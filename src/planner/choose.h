@@ -53,6 +53,8 @@ class Planner {
   // None if no plan fits; never none from smallest_budget() on.
   std::optional<Choice> choose(Bytes budget);
   Bytes smallest_budget() const { return smallest_; }
+  // What choose() makes of the smallest budget.
+  const Retentions& smallest_retentions() const { return smallest_retentions_; }
   // Predicted budgets and extra seconds, from the smallest budget to everything kept: a sweep for free.
   std::vector<ChainSolver::Step> frontier() const;
 
@@ -85,6 +87,7 @@ class Planner {
   std::optional<PricedChain> priced_;
   std::optional<PlanSolver> solver_;
   Bytes smallest_;
+  Retentions smallest_retentions_;
   double keep_seconds_ = 0;
 };
 

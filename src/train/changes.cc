@@ -89,7 +89,7 @@ Change change_to(const Prepared& run, const std::string& description, const RunO
   const RunOptions options = with_chosen_micro_batch(run, asked, arena_budget).options;
   OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
                      run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
-  const CompileReport report = search.within(arena_budget, options.recompute).plan.compiled.report;
+  const CompileReport report = search.outcome(arena_budget, options.recompute).report;
   const Bytes peak = peak_with_arena(report.arena, run.reserve);
   return {description, peak, report.update_seconds, peak <= budget};
 }

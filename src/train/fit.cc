@@ -260,7 +260,7 @@ Frontier frontier_of(const Prepared& run) {
   for (const PlanSummary::Policy& policy : policies_of(search.search(0), run))
     frontier.policies.push_back({policy.name, policy.peak, policy.step_seconds, 0});
   // Even steps, and what each policy needs: the line never lies below one of them.
-  const Bytes low = search.smallest_arena(), high = search.keep_all(search.fastest()).arena;
+  const Bytes low = search.smallest_arena(), high = search.search(search.fastest()).keep_all_arena();
   std::vector<Bytes> budgets{low, search.search(0).smallest_arena(), high};
   for (int point = 1; point < kPoints; ++point)
     budgets.push_back(low + Bytes((high - low).value / kPoints * point));
