@@ -283,7 +283,8 @@ Solution pack(const Problem& problem, const PackOptions& options) {
     return placed;
   };
 
-  for (size_t i = 0; i < orders().size() && best.peak > task.bound; ++i) {
+  const int64_t content = std::max(task.bound, options.enough.value / problem.alignment.value - task.bottom);
+  for (size_t i = 0; i < orders().size() && best.peak > content; ++i) {
     if (try_order(sorted(task, orders()[i]), orders()[i].two_sided) < task.boxes.size()) continue;
     winner = i;
     if (!orders()[i].two_sided) one_sided_winner = i;
@@ -291,7 +292,6 @@ Solution pack(const Problem& problem, const PackOptions& options) {
 
   // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Three quarters
   // of the work go to the best one-sided order, the rest to the other one-sided ones in turn.
-  const int64_t content = std::max(task.bound, options.enough.value / problem.alignment.value - task.bottom);
   const auto improve = [&](size_t start, int64_t work) {
     std::vector<uint32_t> list = sorted(task, orders()[start]);
     const int64_t work_end = arena.work() + work;

@@ -7,10 +7,10 @@
 // Method:  1. persistent buffers side by side from offset 0, in the order of their indices, so that problems
 //             which begin with the same persistent buffers agree on their places; then the buffers that live
 //             from the first to the last moment. This loses nothing.
-//          2. The rest by first fit, in each order of order_names() until the peak meets the bound.
+//          2. The rest by first fit, in each order of order_names() until the peak meets the bound (or options.enough).
 //             Two of the orders pack from both sides: the backward of recomputed blocks frees a block's input
 //             and makes larger gradients, so gradients grow from the bottom and all else hangs from the top.
-//          3. Where none meets it (or options.enough), squeaky wheel: again and again, with the buffer that found no place below
+//          3. Where none meets it, squeaky wheel: again and again, with the buffer that found no place below
 //             the best peak moved forward, as long as options.search_work lasts.
 //          One pass costs O(n^2) at worst; 19,000 buffers take some hundredths of a second (bench/layout).
 // Source:  portfolio and ties: measured on training traces (bench/layout). Squeaky wheel: Joslin and
@@ -29,8 +29,8 @@ namespace snug::layout {
 
 struct PackOptions {
   // How many placed boxes the squeaky wheel may look at in all, 2 ns each; 0: it is off.
-  int64_t search_work = 64'000'000;
-  // A peak with which the caller is content: the squeaky wheel does not try to lower it further.
+  int64_t search_work = 32'000'000;
+  // A peak with which the caller is content: it is not lowered further.
   Bytes enough{0};
 };
 

@@ -17,6 +17,8 @@ namespace {
 
 // How often a plan is sought again because the process grew while it was sought.
 constexpr int kMostRounds = 5;
+// By which part of what lies outside the arena it may grow meanwhile.
+constexpr int64_t kGrowthShare = 32;
 
 std::vector<RecomputePolicy> named_policies(int64_t blocks) {
   using Kind = RecomputePolicy::Kind;
@@ -42,7 +44,14 @@ std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepare
 std::string reason(OuterSearch& search, const VariantPlan& found, Bytes arena_budget, const Prepared& run) {
   if (!found.plan.fits) return "nothing that is allowed fits and it is the smallest";
   if (found.variant == 0) return found.plan.slowdown <= 0 ? "everything fits" : "it is the fastest that fits";
-  const Bytes least = search.search(0).smallest_arena();
+  // What it needs at least tells more often than not, and takes no layout.
+  BudgetSearch& first = search.search(0);
+  if (!first.was_priced()) {
+    first.price();
+    first.forget_prices();
+  }
+  Bytes least = first.smallest_bound({.kind = RecomputePolicy::Kind::kOptimal});
+  if (least <= arena_budget) least = first.smallest_arena();
   std::string without = "without that";
   if (run.asked.update_placement != run.options.update_placement &&
       run.options.update_placement == UpdatePlacement::kInBackward)
@@ -171,8 +180,11 @@ void fit_to_budget(Prepared& run) {
     }
     if (!needs_budget(policy) && all.size() == 1) break;
     whole = !needs_budget(policy);
-    // Seeking grows the heap a little once more, so a little more than what is missing.
-    arena_budget -= std::min(arena_budget, peak - run.budget + kReserveVariation);
+    // Seeking grows the heap once more, so more than what is missing, where that leaves something to choose.
+    const Bytes arena = run.compiled.report.arena;
+    arena_budget = arena - std::min(arena, peak - run.budget + kReserveVariation);
+    const Bytes growth{planned_process_peak(Bytes(0), run.reserve).value / kGrowthShare};
+    if (arena_budget > smallest_arena + growth) arena_budget -= growth;
   }
   const int64_t tokens = run.schedule.windows_per_update() * run.options.max_length;
   run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));
