@@ -134,11 +134,21 @@ std::optional<BudgetDraft> BudgetSearch::optimal(Bytes arena_budget) {
     aim = std::min(aim, choice->peak) - (made.report().arena - arena_budget) * (round + 1);
   }
   if (smallest_bound({.kind = RecomputePolicy::Kind::kOptimal}) > arena_budget) return std::nullopt;
-  const planner::Choice choice = planner().choose(planner().smallest_budget()).value();
-  BudgetDraft made = drafted_with(choice.retentions, arena_budget);
+  BudgetDraft made = drafted_smallest(arena_budget);
   if (!made.fits) return std::nullopt;
-  made.gap = (choice.seconds - bound_seconds) / (choice.step_seconds + choice.seconds);
+  const double seconds = planner().outcome(made.retentions).seconds;
+  made.gap = std::max(0.0, seconds - bound_seconds) / (planner().keep_all_seconds() + seconds);
   return made;
+}
+
+BudgetDraft BudgetSearch::drafted_smallest(Bytes arena_budget) const {
+  std::optional<BudgetDraft> smallest;
+  for (const Retentions& retentions : smallest_->retentions) {
+    BudgetDraft made = drafted_with(retentions, arena_budget);
+    if (!smallest || made.report().arena < smallest->report().arena) smallest = std::move(made);
+    if (smallest->fits) break;
+  }
+  return *std::move(smallest);
 }
 
 BudgetPlan BudgetSearch::smallest() {
@@ -163,7 +173,7 @@ BudgetDraft BudgetSearch::smallest_of(const RecomputePolicy& policy, Bytes arena
     return drafted_with(planner().retentions_of_prefix(order, order.size()), arena_budget);
   }
   if (!smallest_) planner();
-  BudgetDraft made = drafted_with(smallest_->retentions, arena_budget);
+  BudgetDraft made = drafted_smallest(arena_budget);
   // A layout that fits might be improved further.
   if (!made.fits) smallest_arena_ = made.report().arena;
   return made;

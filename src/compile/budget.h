@@ -86,6 +86,7 @@ class BudgetSearch {
   Bytes outside(Graph micro_step, const planner::Finish& finish) const;
   BudgetDraft laid_out(Draft draft, Bytes arena_budget) const;
   BudgetDraft drafted_with(const Retentions& retentions, Bytes arena_budget) const;
+  BudgetDraft drafted_smallest(Bytes arena_budget) const;
   BudgetDraft drafted_by(const RecomputePolicy& policy, Bytes arena_budget) const;
   std::optional<BudgetDraft> optimal(Bytes arena_budget);
   std::optional<BudgetDraft> greedy(Bytes arena_budget, const RecomputePolicy& policy);
@@ -98,9 +99,9 @@ class BudgetSearch {
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
   std::optional<Bytes> keep_all_arena_, smallest_arena_;
   std::optional<planner::Planner> planner_;
-  // Of the plan that needs the fewest bytes, and what is live in it at most; none before blocks were priced.
+  // Of the plans that may need the fewest bytes, and what is live in them at least; none before blocks were priced.
   struct Smallest {
-    Retentions retentions;
+    std::vector<Retentions> retentions;
     Bytes live;
   };
   std::optional<Smallest> smallest_;

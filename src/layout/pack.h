@@ -29,7 +29,7 @@ namespace snug::layout {
 
 struct PackOptions {
   // How many placed boxes the squeaky wheel may look at in all, 2 ns each; 0: it is off.
-  int64_t search_work = 32'000'000;
+  int64_t search_work = 64'000'000;
   // A peak with which the caller is content: it is not lowered further.
   Bytes enough{0};
 };

@@ -420,10 +420,11 @@ double ChainSolver::bound_seconds(Bytes budget) const {
 //                                 + p_L (all saved + backlog + head - budget).
 // With A_b = p_b + … + p_L, a run from f to e pays its seconds, (A_f - A_e)·(need - budget), for its saved bytes
 // A_e, and (A_f - A_e) for each byte of the backlog q_f that it begins with. The next one is
-// q_e >= q_f + sent - moved and q_e >= 0. With a price m_b of a byte of q_b (m_0 = 0, m_L = p_L) what follows costs at
-// least m_e q_e >= t (q_f + sent - moved) for every 0 <= t <= m_e; so all that follows from f costs at least
+// q_e >= q_f + sent - moved and q_e >= 0. With a price m_b >= 0 of a byte of q_b what follows costs at least
+// m_e q_e >= t (q_f + sent - moved) for every 0 <= t <= m_e; so all that follows from f costs at least
 // m_f q_f more than without a backlog if A_f - A_e + t >= m_f. The best such t is m_e where more is sent than moved
-// and max(0, m_f - A_f + A_e) elsewhere; both exist if m_b <= m_{b+1} + p_b for all b.
+// and max(0, m_f - A_f + A_e) elsewhere. Both exist with  m_b = m_{b+1} + p_b - i_b, m_{L+1} = 0,  where i_b >= 0 is the
+// price of a link that idles before b: then bytes on the link are as dear as saved ones until it idles.
 // Runs that fit in no plan at all are left out.
 double ChainSolver::lagrangian(Bytes budget, double target) const {
   const size_t length = chain_.blocks.size();
@@ -461,7 +462,7 @@ double ChainSolver::lagrangian(Bytes budget, double target) const {
   const double head_excess = static_cast<double>(chain_.head.value - budget.value) / unit;
 
   std::vector<double> price(length + 1, 0.0), after(length + 2, 0.0), value(length + 1), slope(length + 1);
-  std::vector<double> queue_price(length + 1, 0.0), queue_slope(length + 1, 0.0);
+  std::vector<double> queue_price(length + 2, 0.0), idle_price(length + 1, 0.0), idle_slope(length + 1, 0.0);
   std::vector<const Priced*> chosen(length);
   const auto least_queue_price = [&](size_t position, size_t end) {
     return std::max(0.0, queue_price[position] - (after[position] - after[end]));
@@ -498,36 +499,35 @@ double ChainSolver::lagrangian(Bytes budget, double target) const {
     if (distance <= 0) break;
 
     std::fill(slope.begin(), slope.end(), 0.0);
-    std::fill(queue_slope.begin(), queue_slope.end(), 0.0);
-    double saved = 0;
+    std::fill(idle_slope.begin(), idle_slope.end(), 0.0);
+    double saved = 0, queued = 0;  // before the run; the latter below zero where the link idled
     for (size_t position = 0; position < length;) {
       const Priced& run = *chosen[position];
-      for (size_t block = position; block < run.end; ++block) slope[block] += saved + run.excess;
-      if (uses_link_ && run.queues > 0) {
-        (run.end == length ? slope : queue_slope)[run.end] += run.queues;
-      } else if (uses_link_ && least_queue_price(position, run.end) > 0) {
-        queue_slope[position] += run.queues;
-        for (size_t block = position; block < run.end; ++block) slope[block] -= run.queues;
+      for (size_t block = position; block < run.end; ++block) slope[block] = saved + queued + run.excess;
+      if (uses_link_ && (run.queues > 0 || least_queue_price(position, run.end) > 0)) {
+        queued += run.queues;
+        idle_slope[run.queues > 0 ? run.end : position] -= run.queues;  // from there on, see below
       }
       saved += run.saved;
       position = run.end;
     }
-    slope[length] += saved + head_excess;
+    slope[length] = saved + queued + head_excess;
+    for (size_t block = 1; block <= length; ++block) idle_slope[block] += idle_slope[block - 1];
     double norm = 0;
     for (size_t block = 0; block <= length; ++block) {
       // A price at zero is not pushed below it.
       if (slope[block] > 0 || price[block] > 0) norm += slope[block] * slope[block];
-      if (queue_slope[block] > 0 || queue_price[block] > 0) norm += queue_slope[block] * queue_slope[block];
+      if (idle_slope[block] > 0 || idle_price[block] > 0) norm += idle_slope[block] * idle_slope[block];
     }
     if (norm == 0) break;
-    for (size_t block = 0; block <= length; ++block) {
+    for (size_t block = length + 1; block-- > 0;) {
       price[block] = std::max(0.0, price[block] + pace * distance / norm * slope[block]);
-      queue_price[block] = std::max(0.0, queue_price[block] + pace * distance / norm * queue_slope[block]);
+      if (!uses_link_) continue;
+      const double most = queue_price[block + 1] + price[block];
+      idle_price[block] =
+          std::clamp(idle_price[block] + pace * distance / norm * idle_slope[block], 0.0, most);
+      queue_price[block] = most - idle_price[block];
     }
-    if (!uses_link_) continue;
-    queue_price[length] = price[length];
-    for (size_t block = length; block-- > 0;)
-      queue_price[block] = std::min(queue_price[block], queue_price[block + 1] + price[block]);
   }
   return bound;
 }

@@ -36,8 +36,8 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
                                           [](const Op& op) { return op.part == Part::kBackward; });
   if (!differentiated || anatomy_.blocks.empty()) {
-    smallest_retentions_.assign(graph_.tensors.size(), Retention::kKeep);
-    const Outcome kept = outcome(smallest_retentions_);
+    smallest_retentions_.emplace_back(graph_.tensors.size(), Retention::kKeep);
+    const Outcome kept = outcome(smallest_retentions_.front());
     keep_seconds_ = kept.seconds;
     smallest_ = kept.peak;
     return;
@@ -54,13 +54,23 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   smallest_ = solver_->smallest_budget();
   for (;;) {
     if (std::optional<Choice> choice = fitting(smallest_)) {
-      smallest_retentions_ = std::move(choice->retentions);
-      return;
+      smallest_retentions_.push_back(std::move(choice->retentions));
+      break;
     }
     const ChainPlan plan = solver_->best(smallest_).value();
     smallest_ =
         std::max(smallest_ + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);
   }
+  if (compresses) smallest_retentions_.push_back(smallest_without_compression());
+}
+
+Retentions Planner::smallest_without_compression() const {
+  Chain exact = priced_->chain;
+  for (std::vector<int32_t>& list : exact.lists)
+    std::erase_if(list,
+                  [&](int32_t mode) { return priced_->treatments[static_cast<size_t>(mode)].compresses(); });
+  const PlanSolver solver(std::move(exact));
+  return retentions_of(graph_, anatomy_, *priced_, solver.best(solver.smallest_budget())->modes);
 }
 
 Planner::Outcome Planner::outcome(const Retentions& retentions) {

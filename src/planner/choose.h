@@ -50,11 +50,14 @@ class Planner {
 
   const Graph& graph() const { return graph_; }
 
+  double keep_all_seconds() const { return keep_seconds_; }  // of one micro-step
+
   // None if no plan fits; never none from smallest_budget() on.
   std::optional<Choice> choose(Bytes budget);
   Bytes smallest_budget() const { return smallest_; }
-  // What choose() makes of the smallest budget.
-  const Retentions& smallest_retentions() const { return smallest_retentions_; }
+  // What choose() makes of the smallest budget; where values may be compressed, behind it what it would make of its
+  // smallest budget if they might not: that may be laid out better.
+  const std::vector<Retentions>& smallest_retentions() const { return smallest_retentions_; }
   // Predicted budgets and extra seconds, from the smallest budget to everything kept: a sweep for free.
   std::vector<ChainSolver::Step> frontier() const;
 
@@ -74,6 +77,7 @@ class Planner {
 
  private:
   Choice keep_all();
+  Retentions smallest_without_compression() const;
   // The plan for a budget, without its bound.
   std::optional<Choice> fitting(Bytes budget);
   std::vector<Droppable> droppable() const;
@@ -87,7 +91,7 @@ class Planner {
   std::optional<PricedChain> priced_;
   std::optional<PlanSolver> solver_;
   Bytes smallest_;
-  Retentions smallest_retentions_;
+  std::vector<Retentions> smallest_retentions_;
   double keep_seconds_ = 0;
 };
 

@@ -267,7 +267,21 @@ class Pricing {
         candidates.back().named = subset == Subset{.kept = 0} && lost == Retention::kRecompute;
       }
     Run& run = runs_[key];
-    for (Candidate& each : front_of(std::move(candidates))) {
+    // As in price_sort: permission adds modes and takes none away.
+    const auto compressed =
+        std::stable_partition(candidates.begin(), candidates.end(),
+                              [](const Candidate& each) { return !each.treatment.compresses(); });
+    std::vector<Candidate> others(std::make_move_iterator(compressed),
+                                  std::make_move_iterator(candidates.end()));
+    candidates.erase(compressed, candidates.end());
+    std::vector<Candidate> front = front_of(std::move(candidates));
+    std::erase_if(others, [&](const Candidate& each) {
+      return std::any_of(front.begin(), front.end(),
+                         [&](const Candidate& other) { return at_least_as_good(other.mode, each.mode); });
+    });
+    others = front_of(std::move(others));
+    std::move(others.begin(), others.end(), std::back_inserter(front));
+    for (Candidate& each : front) {
       const bool named = each.named;
       run.modes.push_back(add(std::move(each)));
       if (named) run.uniform = run.modes.back();
@@ -390,6 +404,12 @@ class Pricing {
 };
 
 }  // namespace
+
+bool Treatment::compresses() const {
+  return std::any_of(values.begin(), values.end(), [](const std::vector<Retention>& fates) {
+    return std::find(fates.begin(), fates.end(), Retention::kCompress) != fates.end();
+  });
+}
 
 PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
                          const ChainOptions& options) {

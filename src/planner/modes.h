@@ -32,6 +32,7 @@ namespace snug::planner {
 struct Treatment {
   std::vector<std::vector<Retention>> values;  // per block of the run, per value of Anatomy::Block
   Retention source = Retention::kKeep;         // of Anatomy::source_values
+  bool compresses() const;                     // some value is held in 8 bits
 };
 
 struct NamedPlan {

@@ -53,8 +53,10 @@ std::vector<Saving> savings_of(const RunOptions& asked) {
     changed = with_micro_batch(changed, open_micro_batches(changed).back());
     RunOptions without = changed;
     without.allow = {};
-    // A word that no variant makes use of in this run changes nothing.
-    if (variants_of(changed).size() == variants_of(without).size()) continue;
+    // A word that neither a variant nor the planner makes use of in this run changes nothing.
+    const bool is_planners =
+        allowance == Allowance::kFp8Activations && asked.recompute.kind == RecomputePolicy::Kind::kOptimal;
+    if (!is_planners && variants_of(changed).size() == variants_of(without).size()) continue;
     savings.push_back({"", allowance, [allowance](RunOptions& o) { o.allow.insert(allowance); }});
   }
   return savings;
@@ -228,6 +230,8 @@ std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
       only.allow = {*saving.allowance};
       for (const RunVariant& variant : variants_of(only))
         if (variant.forms.contains(*saving.allowance)) forced = variant.options;
+      if (*saving.allowance == Allowance::kFp8Activations)
+        forced.recompute = {.kind = RecomputePolicy::Kind::kCompress};
     } else {
       saving.apply(forced);
     }

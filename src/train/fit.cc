@@ -105,7 +105,9 @@ Bytes smallest_of_other_micro_batches(const Prepared& run) {
 }  // namespace
 
 Bytes peak_with_arena(Bytes arena, Reserve reserve) {
-  reserve.page_tables = page_tables_for(arena);
+  const Bytes tables = page_tables_for(arena);
+  reserve.peak_so_far += tables - reserve.page_tables;
+  reserve.page_tables = tables;
   return planned_process_peak(arena, reserve);
 }
 
