@@ -74,7 +74,7 @@ std::string Fixture::stored(const ParameterSpec& parameter) const {
 std::vector<std::string> fixture_names() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(fixture_path("")))
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+    if (std::filesystem::exists(entry.path() / "config.json")) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   require(names.size() >= 8, "fixtures are missing: found {}", names.size());
   return names;

@@ -12,6 +12,8 @@ namespace {
 
 // How often the planner is asked because a layout needs more than what is live.
 constexpr int kMostRounds = 6;
+// Of these, how often its budget is lowered by no more than what was missing.
+constexpr int kGentleRounds = 3;
 
 const PhasePeak& micro_step_peak(const CompileReport& report) {
   const auto phase = std::find_if(report.phases.begin(), report.phases.end(),
@@ -131,7 +133,8 @@ std::optional<BudgetDraft> BudgetSearch::optimal(Bytes arena_budget) {
     BudgetDraft made = drafted_with(choice->retentions, arena_budget);
     made.gap = (choice->seconds - bound_seconds) / (choice->step_seconds + choice->seconds);
     if (made.fits) return made;
-    aim = std::min(aim, choice->peak) - (made.report().arena - arena_budget) * (round + 1);
+    const Bytes missing = made.report().arena - arena_budget;
+    aim = round < kGentleRounds ? aim - missing : std::min(aim, choice->peak) - 2 * missing;
   }
   if (smallest_bound({.kind = RecomputePolicy::Kind::kOptimal}) > arena_budget) return std::nullopt;
   BudgetDraft made = drafted_smallest(arena_budget);

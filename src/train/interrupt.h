@@ -6,7 +6,8 @@
 namespace snug {
 
 // While one exists, the first SIGINT or SIGTERM is only noted; a second one ends the process at once with exit code
-// 128 + signal, as an unhandled signal would look to a shell. At most one at a time.
+// 128 + signal, as an unhandled signal would look to a shell. At most one at a time, made and destroyed by the main thread: signals to the process
+// go there.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,6 +20,7 @@ class InterruptGuard {
 
  private:
   struct sigaction old_int_, old_term_;
+  stack_t old_stack_;
 };
 
 }  // namespace snug

@@ -382,14 +382,13 @@ TEST_F(Lifecycle, InterruptFinishesTheStepAndSaves) {
 // A step of some seconds: the second signal arrives while the first one waits
 // for its end.
 TEST_F(Lifecycle, SecondInterruptEndsAtOnce) {
+  write_text(text_, sample_text(200'000));  // more than 64 micro-steps take
   model_ = make_model(here_ / "slow", gpt2_json({.blocks = 6, .width = 256, .heads = 4, .positions = 512}));
   RunningProgram run(training("out", {"--max_length", "512", "--per_device_train_batch_size", "4",
                                       "--gradient_accumulation_steps", "64"}));
   ASSERT_TRUE(run.wait_for_output("Memory at the peak"));
-  // The handler is there once the weights are; the first signal before that
-  // would end the program as any other.
-  for (int tenth = 0; tenth < 100 && !fs::exists(here_ / "out/metrics.jsonl"); ++tenth) usleep(100'000);
-  usleep(500'000);
+  // The handler is there once the weights are; the first signal before that would end the program as any other.
+  ASSERT_TRUE(run.wait_for_handler(SIGINT));
   run.send(SIGINT);
   usleep(200'000);
   run.send(SIGINT);

@@ -114,6 +114,18 @@ bool RunningProgram::wait_for_output(std::string_view text) {
   return true;
 }
 
+bool RunningProgram::wait_for_handler(int signal) const {
+  while (remaining_milliseconds() > 0) {
+    std::ifstream status("/proc/" + std::to_string(process_) + "/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigCgt:") &&
+          (std::stoull(line.substr(line.find_first_not_of(" \t", 7)), nullptr, 16) >> (signal - 1) & 1) != 0)
+        return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
 void RunningProgram::send(int signal) const { ::kill(process_, signal); }
 
 ProgramEnd RunningProgram::wait() {

@@ -39,6 +39,8 @@ class RunningProgram {
 
   // Waits until standard output holds `text`; false when the program ended or the time was up before.
   bool wait_for_output(std::string_view text);
+  // Waits until the program has a handler for `signal`; false when it has none within the time.
+  bool wait_for_handler(int signal) const;
   void send(int signal) const;
   // Waits for the end; kills the program when its time is up.
   ProgramEnd wait();
