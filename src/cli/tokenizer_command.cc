@@ -155,6 +155,10 @@ int tokenizer_train_command(const ProgramOptions& program) {
   const TokenizerOptions& options = program.tokenizer;
   if (options.files.empty()) throw_user(ExitCode::kUsage, "--file is missing; expected text to train on");
   BpeTraining training = options.training;
+  const auto least = static_cast<int64_t>(training.special_tokens.size()) + 256;
+  if (training.vocabulary < least)
+    throw_user(ExitCode::kUsage, "--vocab_size is {}; expected at least {}: the special tokens and 256 bytes", training.vocabulary,
+               least);
   if (training.threads == 0) training.threads = static_cast<int>(default_threads());
   Output output(options.output);
   const BpeTrainingResult result = train_bpe(options.files, training);

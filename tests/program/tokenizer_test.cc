@@ -104,6 +104,8 @@ TEST_F(TokenizerProgram, Refusals) {
   expect_refusal({"tokenizer", "encode", "--tokenizer", gpt2, "--file", gpt2, "--model", "x"}, 2, {"model does not belong to this command"});
   expect_refusal({"tokenizer", "encod"}, 2, {"unknown command tokenizer encod", "tokenizer encode"});
   expect_refusal({"tokenizer", "train", "--vocab_size", "300"}, 2, {"--file is missing"});
+  expect_refusal({"tokenizer", "train", "--file", fixture("training.txt"), "--vocab_size", "256"}, 2,
+                 {"--vocab_size is 256", "at least 257"});
 }
 
 TEST_F(TokenizerProgram, TrainsATokenizer) {
