@@ -1,0 +1,43 @@
+// formats/dataset/row.h — one example of a data file, after its format's own field names are resolved
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+
+namespace snug {
+
+// Where a row stands, for messages: "train.jsonl:17".
+struct RowPlace {
+  std::string file;
+  int64_t line = 0;  // from 1; of an array in a .json file, the element
+};
+
+// A document of plain text: every token is learned.
+struct TextRow {
+  std::string text;
+};
+
+// A text and its continuation: the continuation is learned.
+struct CompletionRow {
+  std::string prompt, completion;
+};
+
+// A conversation: the assistant's turns are learned. `messages` is an array of objects with `role` and `content` (and what else the
+// row had: tool_calls, name, …), as chat templates expect it; `tools` is null or an array.
+struct ChatRow {
+  Json messages, tools;
+};
+
+// Tokens made elsewhere. `labels` is empty (every token is learned) or as long as `ids`: the id itself where it is learned, else
+// −100; not shifted.
+struct TokenRow {
+  std::vector<int32_t> ids, labels;
+};
+
+using Row = std::variant<TextRow, CompletionRow, ChatRow, TokenRow>;
+
+}  // namespace snug
