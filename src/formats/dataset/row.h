@@ -26,10 +26,11 @@ struct CompletionRow {
   std::string prompt, completion;
 };
 
-// A conversation: the assistant's turns are learned. `messages` is an array of objects with `role` and `content` (and what else the
-// row had: tool_calls, name, …), as chat templates expect it; `tools` is null or an array.
+// A conversation: the assistant's turns are learned, those before message `learned_from` are not. `messages` is an array of objects
+// with `role` and `content` (and what else the row had: tool_calls, name, …), as chat templates expect it; `tools` is null or an array.
 struct ChatRow {
   Json messages, tools;
+  int64_t learned_from = 0;
 };
 
 // Tokens made elsewhere. `labels` is empty (every token is learned) or as long as `ids`: the id itself where it is learned, else

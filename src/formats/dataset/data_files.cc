@@ -1,0 +1,231 @@
+#include "formats/dataset/data_files.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/file.h"
+#include "formats/dataset/byte_source.h"
+#include "formats/dataset/parse_row.h"
+#include "formats/dataset/row_splitter.h"
+
+namespace snug {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, DatasetFormat>, 8> kFormats = {{
+    {"text", DatasetFormat::kText},
+    {"shards", DatasetFormat::kShards},
+    {"json_text", DatasetFormat::kJsonText},
+    {"alpaca", DatasetFormat::kAlpaca},
+    {"sharegpt", DatasetFormat::kShareGpt},
+    {"messages", DatasetFormat::kMessages},
+    {"prompt_completion", DatasetFormat::kPromptCompletion},
+    {"tokens", DatasetFormat::kTokens},
+}};
+
+// The first row of a file must tell its format: longer ones are refused there.
+constexpr int64_t kMostRowBytes = std::numeric_limits<int64_t>::max();
+
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  std::transform(lowered.begin(), lowered.end(), lowered.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return lowered;
+}
+
+// What a file's ending says, behind .gz and .zst.
+enum class Ending : uint8_t { kText, kJson, kShard, kArrow, kTable, kOther };
+
+Ending ending(std::string_view path) {
+  std::string name = lower(file_name(path));
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (name.ends_with(packed)) {
+      name.resize(name.size() - packed.size());
+      break;
+    }
+  const auto is_one_of = [&](std::initializer_list<std::string_view> endings) {
+    return std::any_of(endings.begin(), endings.end(),
+                       [&](std::string_view end) { return name.ends_with(end); });
+  };
+  if (is_one_of({".txt"})) return Ending::kText;
+  if (is_one_of({".json", ".jsonl", ".ndjson"})) return Ending::kJson;
+  if (is_one_of({".bin"})) return Ending::kShard;
+  if (is_one_of({".parquet", ".arrow", ".feather"})) return Ending::kArrow;
+  if (is_one_of({".csv", ".tsv"})) return Ending::kTable;
+  return Ending::kOther;
+}
+
+// Descriptions that lie beside data files, and what is no data.
+bool is_passed_over(std::string_view name) {
+  return name.starts_with('.') || is_temporary_name(name) || name == "dataset_info.json" ||
+         name == "dataset_infos.json" || name == "state.json";
+}
+
+[[noreturn]] void refuse(const std::string& path, Ending kind) {
+  const std::string name = file_name(path);
+  const std::string stem = name.substr(0, name.find('.'));
+  if (kind == Ending::kTable)
+    throw_user(ExitCode::kBadFile,
+               "{}: is a table; expected text, JSON or tokens. Convert it with: python -c \"import pandas; "
+               "pandas.read_csv('{}'{}).to_json('{}.jsonl', orient='records', lines=True)\"",
+               path, name, lower(name).find(".tsv") != std::string::npos ? ", sep='\\t'" : "", stem);
+  const std::string_view kind_name = lower(name).ends_with(".parquet") ? "parquet" : "arrow";
+  throw_user(
+      ExitCode::kBadFile,
+      "{}: is {}; expected text, JSON or tokens. Convert it with: python -c \"from datasets import Dataset; "
+      "Dataset.from_{}('{}').to_json('{}.jsonl')\"",
+      path, kind_name, kind_name == "parquet" ? "parquet" : "file", name, stem);
+}
+
+// All files below a folder, by path.
+void list_files(const std::string& folder, int depth, std::vector<std::string>& files) {
+  if (depth > 64)
+    throw_user(ExitCode::kBadFile, "{}: lies 64 folders deep; expected data files nearer to the top", folder);
+  for (const std::string& name : list_directory(folder)) {
+    if (is_passed_over(name)) continue;
+    const std::string path = join_path(folder, name);
+    if (directory_exists(path))
+      list_files(path, depth + 1, files);
+    else if (file_exists(path))
+      files.push_back(path);
+  }
+}
+
+bool is_pattern(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
+
+// Files that match parts[i …], which are the pattern's components, below `folder`.
+void match(const std::string& folder, std::span<const std::string> parts, int depth,
+           std::vector<std::string>& files) {
+  if (parts.empty() || depth > 64) return;
+  const std::string& part = parts.front();
+  if (part == "**") match(folder, parts.subspan(1), depth + 1, files);
+  if (!is_pattern(part)) {
+    const std::string path = folder.empty() ? part : join_path(folder, part);
+    if (parts.size() > 1) {
+      if (directory_exists(path)) match(path, parts.subspan(1), depth + 1, files);
+    } else if (file_exists(path)) {
+      files.push_back(path);
+    }
+    return;
+  }
+  if (!folder.empty() && !directory_exists(folder)) return;
+  for (const std::string& name : list_directory(folder.empty() ? "." : folder)) {
+    if (name.starts_with('.') || is_temporary_name(name)) continue;
+    const std::string path = folder.empty() ? name : join_path(folder, name);
+    const bool is_folder = directory_exists(path);
+    if (part == "**") {
+      if (is_folder)
+        match(path, parts, depth + 1, files);
+      else if (parts.size() == 1 && file_exists(path))
+        files.push_back(path);
+    } else if (::fnmatch(part.c_str(), name.c_str(), 0) == 0) {
+      if (parts.size() > 1) {
+        if (is_folder) match(path, parts.subspan(1), depth + 1, files);
+      } else if (file_exists(path)) {
+        files.push_back(path);
+      }
+    }
+  }
+}
+
+std::vector<std::string> match_pattern(const std::string& pattern) {
+  std::vector<std::string> parts;
+  std::string folder = pattern.starts_with('/') ? "/" : "";
+  for (size_t at = 0; at <= pattern.size();) {
+    const size_t slash = std::min(pattern.find('/', at), pattern.size());
+    if (slash > at) parts.push_back(pattern.substr(at, slash - at));
+    at = slash + 1;
+  }
+  std::vector<std::string> files;
+  match(folder, parts, 0, files);
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+std::vector<std::string> expand(const std::string& path) {
+  if (file_exists(path)) return {path};
+  if (directory_exists(path)) {
+    std::vector<std::string> files, data;
+    list_files(path, 0, files);
+    std::sort(files.begin(), files.end());
+    std::copy_if(files.begin(), files.end(), std::back_inserter(data),
+                 [](const std::string& file) { return ending(file) != Ending::kOther; });
+    if (data.empty())
+      throw_user(
+          ExitCode::kBadFile,
+          "{}: holds no data files; expected some of .txt, .jsonl, .json or .bin, perhaps with .gz or .zst",
+          path);
+    return data;
+  }
+  if (is_pattern(path)) {
+    std::vector<std::string> files = match_pattern(path);
+    if (files.empty()) throw_user(ExitCode::kBadFile, "{}: no file matches; expected at least one", path);
+    return files;
+  }
+  throw_user(ExitCode::kBadFile, "{}: there is no such file or folder", path);
+}
+
+DatasetFormat detect(const std::string& path) {
+  switch (const Ending kind = ending(path)) {
+    case Ending::kText:
+      return DatasetFormat::kText;
+    case Ending::kJson:
+      break;
+    case Ending::kShard:
+    case Ending::kOther:
+      return DatasetFormat::kShards;
+    case Ending::kArrow:
+    case Ending::kTable:
+      refuse(path, kind);
+  }
+  RowSplitter splitter(open_byte_source(path), path, kMostRowBytes);
+  const std::optional<std::string_view> row = splitter.next();
+  if (!row) throw_user(ExitCode::kBadFile, "{}: has no rows; expected at least one", path);
+  return detect_row_format(*row, fmt::format("{}:{}", path, splitter.row()));
+}
+
+}  // namespace
+
+std::optional<DatasetFormat> parse_dataset_format(std::string_view name) {
+  for (const auto& [known, format] : kFormats)
+    if (known == name) return format;
+  return std::nullopt;
+}
+
+std::string_view dataset_format_name(DatasetFormat format) {
+  return kFormats[static_cast<size_t>(format)].first;
+}
+
+bool is_row_format(DatasetFormat format) {
+  return format != DatasetFormat::kText && format != DatasetFormat::kShards;
+}
+
+std::vector<DataFile> find_data_files(std::span<const std::string> paths,
+                                      std::optional<DatasetFormat> forced) {
+  std::vector<DataFile> files;
+  for (const std::string& path : paths)
+    for (std::string& file : expand(path)) {
+      if (const Ending kind = ending(file); kind == Ending::kArrow || kind == Ending::kTable)
+        refuse(file, kind);
+      const DatasetFormat format = forced ? *forced : detect(file);
+      files.push_back({.path = std::move(file), .format = format});
+    }
+  const auto group = [](DatasetFormat format) {
+    return is_row_format(format) ? DatasetFormat::kJsonText : format;
+  };
+  for (const DataFile& file : files)
+    if (group(file.format) != group(files.front().format))
+      throw_user(ExitCode::kBadFile,
+                 "{} is {} and {} is {}; expected files of one kind: text, shards, or rows of JSON",
+                 files.front().path, dataset_format_name(files.front().format), file.path,
+                 dataset_format_name(file.format));
+  return files;
+}
+
+}  // namespace snug

@@ -1,0 +1,43 @@
+// formats/dataset/data_files.h — which files a run's data are, and what each of them holds
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug {
+
+// As --dataset_format spells them.
+enum class DatasetFormat : uint8_t {
+  kText,              // text: a file is one document
+  kShards,            // shards: tokens, formats/token_shard.h
+  kJsonText,          // json_text: {"text"} or {"content"}
+  kAlpaca,            // alpaca: {"instruction", "input", "output", "system", "history"}
+  kShareGpt,          // sharegpt: {"conversations": [{"from", "value"}], "system", "tools"}
+  kMessages,          // messages: {"messages": [{"role", "content"}], "tools"}
+  kPromptCompletion,  // prompt_completion: {"prompt", "completion"}
+  kTokens,            // tokens: {"input_ids", "attention_mask", "labels"}
+};
+
+std::optional<DatasetFormat> parse_dataset_format(std::string_view name);
+std::string_view dataset_format_name(DatasetFormat format);
+// Whether files of the format are rows of JSON, which DatasetReader reads; the others are streams of tokens or of text.
+bool is_row_format(DatasetFormat format);
+
+struct DataFile {
+  std::string path;
+  DatasetFormat format = DatasetFormat::kText;
+};
+
+// The files that `paths` mean, each with its format. A path is a file; a folder: its data files by their endings, sub-folders
+// included; or a pattern with *, ?, [a-z] and ** (any folders). What a folder or a pattern gives is sorted by path; hidden files are
+// passed over. `forced` is the format of all of them; otherwise a file's ending and, for JSON, the fields of its first row tell.
+// Throws UserError(kBadFile) for a path that means nothing, a file in it that cannot be read here (parquet, arrow, csv, …: with the
+// line that converts it), rows of no known format, and files of different kinds: text, shards and rows are each a run's whole data.
+std::vector<DataFile> find_data_files(std::span<const std::string> paths,
+                                      std::optional<DatasetFormat> forced = std::nullopt);
+
+}  // namespace snug

@@ -1,0 +1,91 @@
+// formats/dataset/json_cursor.h — reading the JSON of one row, value after value, without a tree of it
+//
+//   JsonCursor cursor(row, "train.jsonl:17");
+//   cursor.enter_object();
+//   for (std::string key; cursor.next_key(key);)
+//     if (key == "text") text = cursor.read_string("text");
+//     else cursor.skip_value();
+//   cursor.finish();
+//
+// Strict JSON in UTF-8: what RFC 8259 does not allow, invalid UTF-8 and halves of surrogate pairs are errors.
+// Cost: O(n) time; what is passed over costs one bit for each level of nesting, what is read its own size. Nothing recurses.
+// Errors: JsonSyntaxError for what is not JSON; UserError(kBadFile) for a value of another kind than the reader wants. Both name the
+//         place and the byte of the row or the field, and quote what was found.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/json_type.h"
+
+namespace snug {
+
+class JsonSyntaxError : public UserError {
+ public:
+  explicit JsonSyntaxError(const std::string& message) : UserError(ExitCode::kBadFile, message) {}
+};
+
+class JsonCursor {
+ public:
+  // Values that a row may keep as a tree: they cost far more memory than their text (some 30 MiB for all of them).
+  static constexpr int64_t kMostTreeValues = 200'000;
+  static constexpr int kDeepestTree = 64;
+
+  // Both views outlive the cursor. `place` is for messages.
+  JsonCursor(std::string_view text, std::string_view place) : text_(text), place_(place) {}
+
+  enum class Kind : uint8_t { kNull, kBoolean, kNumber, kString, kArray, kObject };
+  // Of the value that follows, by its first character.
+  Kind peek();
+  static std::string_view kind_name(Kind kind);
+
+  // Each begins a value and, when the one that follows is of another kind, throws that `field` is wrong; "the row" has no field.
+  void enter_object(std::string_view field = "the row");
+  void enter_array(std::string_view field);
+  std::string read_string(std::string_view field);
+  int64_t read_integer(std::string_view field);  // beyond 64 bits is refused
+
+  // In an object: the next key, with the colon behind it; false at the end, which is passed.
+  bool next_key(std::string& key);
+  // In an array: whether another element follows; false at the end, which is passed.
+  bool next_element();
+  // Elements of the array just entered, when all are numbers; more than there are, never fewer, otherwise.
+  size_t count_elements() const;
+
+  void skip_value();
+  // The next value as a tree. An object's keys must differ.
+  Json read_tree(std::string_view field);
+  // Nothing but white space follows.
+  void finish();
+
+  // `"abc" (string)`: the value that follows as messages quote it; it is passed over.
+  std::string quote_value();
+  // Throws UserError(kBadFile): field is …; expected ….
+  [[noreturn]] void throw_expected(std::string_view field, std::string_view expected);
+  const std::string_view& place() const { return place_; }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const;
+  void skip_space();
+  char look();                      // the next character, which must be there
+  void expect(char character);      // after white space
+  void scan_string(bool& escapes);  // behind the first quote: to behind the last
+  std::string unescape(std::string_view raw) const;
+  std::string take_string();
+  std::string_view scan_number(bool& integer);
+  void scan_word(std::string_view word);
+  Json read_scalar();
+
+  std::string_view text_, place_;
+  size_t at_ = 0;
+  bool fresh_ = false;  // behind an opening bracket
+};
+
+// A whole text as one tree, with the limits of read_tree.
+Json parse_tree(std::string_view text, std::string_view place);
+
+}  // namespace snug

@@ -1,0 +1,547 @@
+#include "formats/dataset/parse_row.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/json.h"
+#include "formats/dataset/json_cursor.h"
+
+namespace snug {
+namespace {
+
+// Fields of the row that are read at most once.
+class Once {
+ public:
+  explicit Once(const JsonCursor& cursor) : cursor_(cursor) {}
+  // Throws when it was called for the field before.
+  void operator()(std::string_view field) {
+    if (std::find(seen_.begin(), seen_.end(), field) != seen_.end())
+      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor_.place(), field);
+    seen_.push_back(field);
+  }
+
+ private:
+  const JsonCursor& cursor_;
+  std::vector<std::string_view> seen_;
+};
+
+[[noreturn]] void throw_missing(std::string_view place, std::string_view field, std::string_view expected) {
+  throw_user(ExitCode::kBadFile, "{}: {} is missing; expected {}", place, field, expected);
+}
+
+bool is_null(JsonCursor& cursor) {
+  if (cursor.peek() != JsonCursor::Kind::kNull) return false;
+  cursor.skip_value();
+  return true;
+}
+
+std::optional<std::string> read_optional_string(JsonCursor& cursor, std::string_view field) {
+  if (is_null(cursor)) return std::nullopt;
+  return cursor.read_string(field);
+}
+
+// --- Plain text ---------------------------------------------------------------------------------------------------------------
+
+TextRow parse_text(JsonCursor& cursor, std::string_view text_field) {
+  std::optional<std::string> text, content;
+  Once once(cursor);
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (text_field.empty() && key == "content") {
+      once("content");
+      // With both, text is the document and content may be anything.
+      if (!text && cursor.peek() == JsonCursor::Kind::kString)
+        content = cursor.read_string("content");
+      else
+        cursor.skip_value();
+    } else if (key == (text_field.empty() ? "text" : text_field)) {
+      const std::string_view field = text_field.empty() ? "text" : text_field;
+      once(field);
+      content.reset();
+      text = cursor.read_string(field);
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  if (!text && !content) throw_missing(cursor.place(), text_field.empty() ? "text" : text_field, "a string");
+  return {std::move(text ? *text : *content)};
+}
+
+// --- Conversations ------------------------------------------------------------------------------------------------------------
+
+Json message(std::string_view role, std::string content) {
+  Json made = Json::object();
+  made["role"] = std::string(role);
+  made["content"] = std::move(content);
+  return made;
+}
+
+// `tools`: an array, or the text of one as JSON.
+Json read_tools(JsonCursor& cursor) {
+  if (is_null(cursor)) return nullptr;
+  if (cursor.peek() != JsonCursor::Kind::kString) {
+    Json tools = cursor.read_tree("tools");
+    if (!tools.is_array()) throw_unexpected(cursor.place(), "tools", tools, "an array of tools");
+    return tools;
+  }
+  const std::string text = cursor.read_string("tools");
+  if (text.empty()) return nullptr;
+  Json tools = parse_tree(text, fmt::format("{}: tools", cursor.place()));
+  if (!tools.is_array()) throw_unexpected(cursor.place(), "tools", tools, "an array of tools");
+  return tools;
+}
+
+// Content as a list of parts of text becomes one string, the parts one behind the other: models of text have no other kind.
+void join_parts(Json& content, std::string_view place, const std::string& field) {
+  std::string joined;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const Json& part = content[i];
+    const std::string name = fmt::format("{}[{}]", field, i);
+    if (part.is_string()) {
+      joined += part.get_ref<const std::string&>();
+      continue;
+    }
+    if (!part.is_object()) throw_unexpected(place, name, part, R"({"type": "text", "text": …})");
+    if (const Json type = part.value("type", Json("text")); type != "text")
+      throw_unexpected(place, name + ".type", type, R"("text": Snug trains models of text)");
+    const auto text = part.find("text");
+    if (text == part.end()) throw_missing(place, name + ".text", "a string");
+    if (!text->is_string()) throw_unexpected(place, name + ".text", *text, "a string");
+    joined += text->get_ref<const std::string&>();
+  }
+  content = std::move(joined);
+}
+
+// Checks messages of OpenAI's form and brings their contents to strings.
+void check_messages(Json& messages, std::string_view place, std::string_view field) {
+  if (!messages.is_array() || messages.empty())
+    throw_unexpected(place, field, messages, "an array of messages, at least one");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json& made = messages[i];
+    const std::string name = fmt::format("{}[{}]", field, i);
+    if (!made.is_object()) throw_unexpected(place, name, made, R"({"role": …, "content": …})");
+    const auto role = made.find("role");
+    if (role == made.end()) throw_missing(place, name + ".role", "user, assistant, system, tool, …");
+    if (!role->is_string())
+      throw_unexpected(place, name + ".role", *role, "a string: user, assistant, system, tool, …");
+    const auto content = made.find("content");
+    const auto calls = made.find("tool_calls");
+    const bool has_calls = calls != made.end() && calls->is_array() && !calls->empty();
+    if (content == made.end() || content->is_null()) {
+      if (has_calls) continue;
+      if (content == made.end()) throw_missing(place, name + ".content", "a string");
+      throw_unexpected(place, name + ".content", *content, "a string");
+    }
+    if (content->is_array())
+      join_parts(*content, place, name + ".content");
+    else if (!content->is_string())
+      throw_unexpected(place, name + ".content", *content, "a string or a list of parts");
+  }
+}
+
+ChatRow parse_messages(JsonCursor& cursor) {
+  std::optional<Json> messages;
+  ChatRow row;
+  Once once(cursor);
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (key == "messages") {
+      once("messages");
+      messages = cursor.read_tree("messages");
+    } else if (key == "tools") {
+      once("tools");
+      row.tools = read_tools(cursor);
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  if (!messages) throw_missing(cursor.place(), "messages", "an array of messages");
+  check_messages(*messages, cursor.place(), "messages");
+  row.messages = std::move(*messages);
+  return row;
+}
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kShareGptRoles = {{
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"assistant", "assistant"},
+    {"chatgpt", "assistant"},
+    {"bing", "assistant"},
+    {"bard", "assistant"},
+    {"model", "assistant"},
+    {"system", "system"},
+    {"function_call", "function_call"},
+    {"observation", "tool"},
+    {"tool", "tool"},
+    {"function_response", "tool"},
+}};
+
+// A turn {"from": "function_call", "value": "{\"name\": …, \"arguments\": …}"}, or a list of calls, as messages have them.
+Json function_calls(const std::string& value, std::string_view place, const std::string& field) {
+  Json calls = parse_tree(value, fmt::format("{}: {}", place, field));
+  if (calls.is_object()) calls = Json::array({std::move(calls)});
+  Json made = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!calls[i].is_object() || !calls[i].contains("name") || !calls[i].contains("arguments"))
+      throw_unexpected(place, field, calls[i], R"({"name": …, "arguments": {…}})");
+    Json call = Json::object();
+    call["type"] = "function";
+    call["function"] = std::move(calls[i]);
+    made.push_back(std::move(call));
+  }
+  return made;
+}
+
+ChatRow parse_sharegpt(JsonCursor& cursor, int64_t& leading_turns_dropped) {
+  std::optional<Json> turns;
+  std::optional<std::string> system;
+  ChatRow row;
+  Once once(cursor);
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (key == "conversations") {
+      once("conversations");
+      turns = cursor.read_tree("conversations");
+    } else if (key == "system") {
+      once("system");
+      system = read_optional_string(cursor, "system");
+    } else if (key == "tools") {
+      once("tools");
+      row.tools = read_tools(cursor);
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  const std::string_view place = cursor.place();
+  if (!turns) throw_missing(place, "conversations", "an array of turns");
+  if (!turns->is_array() || turns->empty())
+    throw_unexpected(place, "conversations", *turns, "an array of turns, at least one");
+  Json messages = Json::array();
+  bool has_system = false, user_spoke = false;
+  for (size_t i = 0; i < turns->size(); ++i) {
+    Json& turn = (*turns)[i];
+    const std::string name = fmt::format("conversations[{}]", i);
+    if (!turn.is_object()) throw_unexpected(place, name, turn, R"({"from": …, "value": …})");
+    // Some have the names of messages.
+    const bool as_message = !turn.contains("from") && turn.contains("role");
+    const std::string from_name = as_message ? "role" : "from", value_name = as_message ? "content" : "value";
+    const auto from = turn.find(from_name);
+    constexpr std::string_view kRoles =
+        "human, gpt, system, function_call, observation or one of their other names";
+    if (from == turn.end()) throw_missing(place, name + "." + from_name, kRoles);
+    const auto role = std::find_if(kShareGptRoles.begin(), kShareGptRoles.end(),
+                                   [&](const auto& known) { return *from == known.first; });
+    if (role == kShareGptRoles.end()) throw_unexpected(place, name + "." + from_name, *from, kRoles);
+    const auto value = turn.find(value_name);
+    if (value == turn.end()) throw_missing(place, name + "." + value_name, "a string");
+    if (value->is_array() && as_message) join_parts(*value, place, name + "." + value_name);
+    if (!value->is_string()) throw_unexpected(place, name + "." + value_name, *value, "a string");
+    auto& text = value->get_ref<std::string&>();
+    has_system = has_system || role->second == "system";
+    user_spoke = user_spoke || role->second == "user";
+    if (role->second == "function_call") {
+      Json made = message("assistant", "");
+      made["tool_calls"] = function_calls(text, place, name + "." + value_name);
+      messages.push_back(std::move(made));
+    } else if (role->second == "assistant" && !user_spoke) {
+      ++leading_turns_dropped;
+    } else {
+      messages.push_back(message(role->second, std::move(text)));
+    }
+  }
+  if (!user_spoke)
+    throw_user(ExitCode::kBadFile, "{}: conversations has no turn of human; expected one", place);
+  if (system && !system->empty() && !has_system)
+    messages.insert(messages.begin(), message("system", std::move(*system)));
+  row.messages = std::move(messages);
+  return row;
+}
+
+// --- Instructions -------------------------------------------------------------------------------------------------------------
+
+struct AlpacaFields {
+  std::string instruction, input, output, system;
+  std::vector<std::pair<std::string, std::string>> history;
+};
+
+AlpacaFields read_alpaca(JsonCursor& cursor) {
+  std::optional<std::string> instruction, output;
+  AlpacaFields row;
+  Once once(cursor);
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (key == "instruction") {
+      once("instruction");
+      instruction = cursor.read_string("instruction");
+    } else if (key == "input") {
+      once("input");
+      row.input = read_optional_string(cursor, "input").value_or("");
+    } else if (key == "output") {
+      once("output");
+      output = cursor.read_string("output");
+    } else if (key == "system") {
+      once("system");
+      row.system = read_optional_string(cursor, "system").value_or("");
+    } else if (key == "history") {
+      once("history");
+      if (is_null(cursor)) continue;
+      const Json history = cursor.read_tree("history");
+      if (!history.is_array())
+        throw_unexpected(cursor.place(), "history", history, "an array of [question, answer]");
+      for (size_t i = 0; i < history.size(); ++i) {
+        const Json& pair = history[i];
+        if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+          throw_unexpected(cursor.place(), fmt::format("history[{}]", i), pair,
+                           "[question, answer], two strings");
+        row.history.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+      }
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  if (!instruction) throw_missing(cursor.place(), "instruction", "a string");
+  if (!output) throw_missing(cursor.place(), "output", "a string");
+  row.instruction = std::move(*instruction);
+  row.output = std::move(*output);
+  return row;
+}
+
+// As LLaMA-Factory has it: the input on a line of its own below the instruction.
+ChatRow alpaca_chat(AlpacaFields fields) {
+  ChatRow row;
+  row.messages = Json::array();
+  if (!fields.system.empty()) row.messages.push_back(message("system", std::move(fields.system)));
+  for (auto& [question, answer] : fields.history) {
+    row.messages.push_back(message("user", std::move(question)));
+    row.messages.push_back(message("assistant", std::move(answer)));
+  }
+  std::string question = std::move(fields.instruction);
+  if (!fields.input.empty()) question += "\n" + std::exchange(fields.input, {});
+  row.messages.push_back(message("user", std::move(question)));
+  row.messages.push_back(message("assistant", std::move(fields.output)));
+  return row;
+}
+
+// The prompt of tatsu-lab/stanford_alpaca (train.py), with a line feed behind the last heading as today's trainers have it.
+CompletionRow alpaca_completion(AlpacaFields fields) {
+  CompletionRow row;
+  if (!fields.system.empty())
+    row.prompt = fields.system + "\n\n";
+  else if (fields.input.empty())
+    row.prompt =
+        "Below is an instruction that describes a task. Write a response that appropriately completes the "
+        "request.\n\n";
+  else
+    row.prompt =
+        "Below is an instruction that describes a task, paired with an input that provides further context. "
+        "Write a response that "
+        "appropriately completes the request.\n\n";
+  for (const auto& [question, answer] : fields.history)
+    row.prompt += fmt::format("### Instruction:\n{}\n\n### Response:\n{}\n\n", question, answer);
+  row.prompt += "### Instruction:\n" + std::exchange(fields.instruction, {});
+  if (!fields.input.empty()) row.prompt += "\n\n### Input:\n" + std::exchange(fields.input, {});
+  row.prompt += "\n\n### Response:\n";
+  row.completion = std::move(fields.output);
+  return row;
+}
+
+Row parse_prompt_completion(JsonCursor& cursor) {
+  using Side = std::variant<std::monostate, std::string, Json>;
+  Side prompt, completion;
+  Json tools;
+  Once once(cursor);
+  const auto read = [&](Side& side, std::string_view field) {
+    once(field);
+    switch (cursor.peek()) {
+      case JsonCursor::Kind::kString:
+        side = cursor.read_string(field);
+        break;
+      case JsonCursor::Kind::kArray:
+        side = cursor.read_tree(field);
+        break;
+      default:
+        cursor.throw_expected(field, "a string or an array of messages");
+    }
+  };
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (key == "prompt") {
+      read(prompt, "prompt");
+    } else if (key == "completion") {
+      read(completion, "completion");
+    } else if (key == "tools") {
+      once("tools");
+      tools = read_tools(cursor);
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  const std::string_view place = cursor.place();
+  if (prompt.index() == 0) throw_missing(place, "prompt", "a string or an array of messages");
+  if (completion.index() == 0) throw_missing(place, "completion", "a string or an array of messages");
+  if (prompt.index() != completion.index())
+    throw_user(ExitCode::kBadFile,
+               "{}: prompt is {} and completion {}; expected both strings or both arrays of messages", place,
+               prompt.index() == 1 ? "a string" : "an array",
+               completion.index() == 1 ? "a string" : "an array");
+  if (prompt.index() == 1)
+    return CompletionRow{std::move(std::get<1>(prompt)), std::move(std::get<1>(completion))};
+  check_messages(std::get<2>(prompt), place, "prompt");
+  check_messages(std::get<2>(completion), place, "completion");
+  ChatRow row{.messages = std::move(std::get<2>(prompt)), .tools = std::move(tools)};
+  row.learned_from = static_cast<int64_t>(row.messages.size());
+  for (Json& made : std::get<2>(completion)) row.messages.push_back(std::move(made));
+  return row;
+}
+
+// --- Tokens -------------------------------------------------------------------------------------------------------------------
+
+std::vector<int32_t> read_ids(JsonCursor& cursor, std::string_view field, int32_t least,
+                              std::string_view expected) {
+  cursor.enter_array(field);
+  std::vector<int32_t> ids;
+  ids.reserve(cursor.count_elements());
+  while (cursor.next_element()) {
+    if (cursor.peek() != JsonCursor::Kind::kNumber)
+      cursor.throw_expected(fmt::format("{}[{}]", field, ids.size()), expected);
+    const int64_t value = cursor.read_integer(field);
+    if (value < least || value > std::numeric_limits<int32_t>::max())
+      throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected {}", cursor.place(), field, ids.size(),
+                 value, expected);
+    ids.push_back(static_cast<int32_t>(value));
+  }
+  return ids;
+}
+
+TokenRow parse_tokens(JsonCursor& cursor) {
+  TokenRow row;
+  std::vector<bool> attended;
+  bool has_ids = false, has_mask = false, has_labels = false;
+  Once once(cursor);
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    if (key == "input_ids") {
+      once("input_ids");
+      row.ids = read_ids(cursor, "input_ids", 0, "the id of a token");
+      has_ids = true;
+    } else if (key == "labels") {
+      once("labels");
+      if (is_null(cursor)) continue;
+      row.labels = read_ids(cursor, "labels", -100, "an id, or -100 for what is not learned");
+      has_labels = true;
+    } else if (key == "attention_mask") {
+      once("attention_mask");
+      if (is_null(cursor)) continue;
+      has_mask = true;
+      cursor.enter_array("attention_mask");
+      while (cursor.next_element()) {
+        const int64_t value = cursor.read_integer("attention_mask");
+        if (value != 0 && value != 1)
+          throw_user(ExitCode::kBadFile, "{}: attention_mask[{}] is {}; expected 0 or 1", cursor.place(),
+                     attended.size(), value);
+        attended.push_back(value == 1);
+      }
+    } else {
+      cursor.skip_value();
+    }
+  }
+  cursor.finish();
+  const std::string_view place = cursor.place();
+  if (!has_ids) throw_missing(place, "input_ids", "an array of ids");
+  const auto check_length = [&](std::string_view field, size_t length) {
+    if (length != row.ids.size())
+      throw_user(ExitCode::kBadFile, "{}: {} has {} elements; expected {}, as input_ids has", place, field,
+                 length, row.ids.size());
+  };
+  if (has_labels) {
+    check_length("labels", row.labels.size());
+    for (size_t i = 0; i < row.ids.size(); ++i)
+      if (row.labels[i] != -100 && row.labels[i] != row.ids[i])
+        throw_user(
+            ExitCode::kBadFile,
+            "{}: labels[{}] is {}; expected -100 or input_ids[{}], which is {} (labels are not shifted)",
+            place, i, row.labels[i], i, row.ids[i]);
+  }
+  if (!has_mask) return row;
+  check_length("attention_mask", attended.size());
+  // What is not attended to is padding, at one end or both: it is told by its place and never by its id.
+  const auto first = std::find(attended.begin(), attended.end(), true);
+  const auto last = std::find(attended.rbegin(), attended.rend(), true).base();
+  if (const auto hole = std::find(first, last, false); first < last && hole != last)
+    throw_user(ExitCode::kBadFile,
+               "{}: attention_mask[{}] is 0 between ones; expected zeros at the ends alone", place,
+               hole - attended.begin());
+  const auto keep = [&](std::vector<int32_t>& values) {
+    if (first >= last) return values.clear();
+    values.erase(values.begin() + (last - attended.begin()), values.end());
+    values.erase(values.begin(), values.begin() + (first - attended.begin()));
+  };
+  keep(row.ids);
+  if (has_labels) keep(row.labels);
+  return row;
+}
+
+}  // namespace
+
+DatasetFormat detect_row_format(std::string_view row, std::string_view place) {
+  JsonCursor cursor(row, place);
+  cursor.enter_object();
+  std::vector<std::string> keys;
+  for (std::string key; cursor.next_key(key); cursor.skip_value())
+    if (keys.size() < 1000) keys.push_back(key);
+  cursor.finish();
+  const auto has = [&](std::string_view key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  if (has("input_ids")) return DatasetFormat::kTokens;
+  if (has("messages")) return DatasetFormat::kMessages;
+  if (has("conversations")) return DatasetFormat::kShareGpt;
+  if (has("prompt") && has("completion")) return DatasetFormat::kPromptCompletion;
+  if (has("instruction") && has("output")) return DatasetFormat::kAlpaca;
+  if (has("chosen") && has("rejected"))
+    throw_user(ExitCode::kBadFile,
+               "{}: has the fields of preference data (chosen, rejected), which Snug does not train on",
+               place);
+  if (has("text") || has("content")) return DatasetFormat::kJsonText;
+  std::string found;
+  for (size_t i = 0; i < keys.size() && found.size() < 200; ++i) found += (i == 0 ? "" : ", ") + keys[i];
+  throw_user(ExitCode::kBadFile,
+             "{}: has the fields {}; expected those of a known format: text; instruction and output "
+             "(alpaca); conversations "
+             "(sharegpt); messages; prompt and completion; input_ids (tokens)",
+             place, quote_json(Json(found)));
+}
+
+Row parse_row(DatasetFormat format, std::string_view row, std::string_view place, const RowFields& fields,
+              int64_t& leading_turns_dropped) {
+  JsonCursor cursor(row, place);
+  switch (format) {
+    case DatasetFormat::kJsonText:
+      return parse_text(cursor, fields.text_field);
+    case DatasetFormat::kAlpaca:
+      if (fields.has_chat_template) return alpaca_chat(read_alpaca(cursor));
+      return alpaca_completion(read_alpaca(cursor));
+    case DatasetFormat::kShareGpt:
+      return parse_sharegpt(cursor, leading_turns_dropped);
+    case DatasetFormat::kMessages:
+      return parse_messages(cursor);
+    case DatasetFormat::kPromptCompletion:
+      return parse_prompt_completion(cursor);
+    case DatasetFormat::kTokens:
+      return parse_tokens(cursor);
+    case DatasetFormat::kText:
+    case DatasetFormat::kShards:
+      break;
+  }
+  throw_internal("{} has no rows", dataset_format_name(format));
+}
+
+}  // namespace snug
