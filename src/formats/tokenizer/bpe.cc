@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <span>
 
 #include "base/errors.h"
@@ -303,39 +302,55 @@ void BpeEncoder::merge_long(std::vector<int32_t>& ids) {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
   };
-  heap_.clear();
-  // One for each pair at the start; each merge takes one out and puts at most two in.
-  heap_.reserve(size_t{2} * count);
-  const auto candidate = [&](uint32_t at) -> std::optional<Candidate> {
-    if (at == kEnd || symbols_[at].next == kEnd) return std::nullopt;
-    const MergeTable::Merge* merge = model_.merges_.find(symbols_[at].id, symbols_[symbols_[at].next].id);
-    if (merge == nullptr) return std::nullopt;
-    return Candidate{merge->rank, at, merge->made};
+  // What the symbol at `at` and the next one become, if they merge.
+  const auto merge_at = [&](uint32_t at) -> const MergeTable::Merge* {
+    const Symbol& symbol = symbols_[at];
+    if (symbol.id < 0 || symbol.next == kEnd) return nullptr;
+    return model_.merges_.find(symbol.id, symbols_[symbol.next].id);
   };
+  // Its pair may have changed since.
+  const auto is_live = [&](const Candidate& candidate) {
+    const MergeTable::Merge* merge = merge_at(candidate.at);
+    return merge != nullptr && merge->rank == candidate.rank;
+  };
+  // At most one candidate is live for each symbol but the last. A merge takes one out and puts at most two in: those that are not live
+  // go when a quarter more than the symbols has gathered, so that this happens a few times in all.
+  heap_.clear();
+  heap_.reserve(size_t{count} + count / 4 + 2);
   for (uint32_t i = 0; i < count; ++i)
-    if (const auto found = candidate(i)) heap_.push_back(*found);
+    if (const MergeTable::Merge* merge = merge_at(i)) heap_.push_back({merge->rank, i});
   std::make_heap(heap_.begin(), heap_.end(), later);
   const auto push = [&](uint32_t at) {
-    if (const auto found = candidate(at)) {
-      heap_.push_back(*found);
-      std::push_heap(heap_.begin(), heap_.end(), later);
+    if (at == kEnd) return;
+    const MergeTable::Merge* merge = merge_at(at);
+    if (merge == nullptr) return;
+    if (heap_.size() == heap_.capacity()) {
+      std::erase_if(heap_, [&](const Candidate& candidate) { return !is_live(candidate); });
+      std::make_heap(heap_.begin(), heap_.end(), later);
     }
+    heap_.push_back({merge->rank, at});
+    std::push_heap(heap_.begin(), heap_.end(), later);
   };
+  uint32_t left = count;
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), later);
     const Candidate top = heap_.back();
     heap_.pop_back();
+    if (!is_live(top)) continue;
     Symbol& symbol = symbols_[top.at];
-    if (symbol.id < 0 || symbol.next == kEnd) continue;
-    const MergeTable::Merge* merge = model_.merges_.find(symbol.id, symbols_[symbol.next].id);
-    if (merge == nullptr || merge->made != top.made) continue;  // its symbols have changed since
     Symbol& gone = symbols_[symbol.next];
-    symbol.id = top.made;
+    symbol.id = merge_at(top.at)->made;
     symbol.next = gone.next;
     gone.id = -1;
     if (symbol.next != kEnd) symbols_[symbol.next].previous = top.at;
+    --left;
     push(symbol.previous);
     push(top.at);
+  }
+  if (left > ids.size()) {  // at least as much again: growing step by step would hold it twice
+    start_ = {};
+    heap_ = {};
+    ids.reserve(ids.size() + left);
   }
   for (uint32_t i = 0; i != kEnd && count > 0; i = symbols_[i].next) ids.push_back(symbols_[i].id);
 }
@@ -349,6 +364,7 @@ bool BpeEncoder::cached(std::string_view part, uint64_t hash, std::vector<int32_
         std::memcmp(entry + 2, part.data(), part.size()) != 0)
       continue;
     const size_t count = static_cast<unsigned char>(entry[1]), old = ids.size();
+    if (count == 0) return true;  // of symbols without a token, all left out
     ids.resize(old + count);
     std::memcpy(ids.data() + old, entry + 2 + part.size(), count * sizeof(int32_t));
     return true;

@@ -99,7 +99,6 @@ class BpeEncoder {
   };
   struct Candidate {
     uint32_t rank, at;
-    int32_t made;
   };
 
   void encode_part(std::string_view part, std::vector<int32_t>& ids);

@@ -105,6 +105,9 @@ TEST(TokenizerFiles, WhatIsWrongIsNamed) {
            {"/pre_tokenizer", Json{{"type", "Metaspace"}, {"replacement", "ab"}}, "expected one character"},
            {"/post_processor", Json{{"type", "TemplateProcessing"}, {"single", Json::array()}},
             "expected the text (A) once"},
+           {"/post_processor",
+            Json{{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"<x>", 77}}},
+            "post_processor puts the id 77 beside a text; expected the id of a token"},
            {"/post_processor", Json{{"type", "Other"}}, "post_processor is \"Other\""},
            {"/decoder", Json{{"type", "WordPiece"}}, "decoder is \"WordPiece\""},
        }) {
@@ -132,6 +135,19 @@ TEST(TokenizerFiles, TokensOutsideTheVocabularyFollowIt) {
   as_text.finish(ids);
   EXPECT_EQ(ids, (std::vector<int32_t>{
                      3, 6}));  // <, x and > have no token here and are left out, so that a and b merge
+}
+
+// A piece without any id is remembered as such.
+TEST(TokenizerFiles, PiecesOfNoTokenGiveNothing) {
+  const auto tokenizer = make(small());
+  EXPECT_EQ(tokenizer->encode("xyz"), std::vector<int32_t>());
+  TextEncoder encoder(*tokenizer);
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 2; ++i) {
+    encoder.feed("xyz", ids);
+    encoder.finish(ids);
+  }
+  EXPECT_EQ(ids, std::vector<int32_t>());
 }
 
 TEST(TokenizerFiles, LeftoverTruncationIsNoted) {

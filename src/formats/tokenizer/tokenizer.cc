@@ -28,6 +28,13 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)), bytes_(uses_b
   model_.emplace(spec_, ids_, bytes_);
   spec_.merges = {};  // the model has them
   add_tokens();
+  // An id without a token might lie beyond the model's rows.
+  for (const std::vector<int32_t>* ids : {&spec_.before, &spec_.after})
+    for (const int32_t id : *ids)
+      if (!id_to_token(id))
+        throw_user(ExitCode::kBadFile,
+                   "{}: post_processor puts the id {} beside a text; expected the id of a token", spec_.file,
+                   id);
   // Regular expressions are refused here and not when the first text comes.
   Normalizer{spec_};
   PreTokenizer{spec_};
