@@ -46,6 +46,7 @@ class Builder : public nlohmann::json_sax<Json> {
       : file_(file), limits_(limits), begin_(begin), reached_(reached) {}
 
   Json take() { return std::move(root_); }
+  bool is_whole() const { return values_ > 0 && open_.empty(); }
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -131,6 +132,100 @@ class Builder : public nlohmann::json_sax<Json> {
   int64_t values_ = 0;
 };
 
+// Builds one member after the other (parse_json_members).
+class MemberReader : public nlohmann::json_sax<Json> {
+ public:
+  using Take = std::function<void(std::string&&, Json&&)>;
+
+  MemberReader(std::string_view file, const JsonLimits& limits, const char* begin, const char** reached,
+               std::string_view key, const Take& take)
+      : file_(file), limits_(limits), begin_(begin), reached_(reached), key_(key), take_(take) {}
+
+  std::optional<Json> other() { return found_ ? std::nullopt : std::optional(std::move(other_)); }
+
+  bool null() override {
+    return forward([](Builder& builder) { return builder.null(); });
+  }
+  bool boolean(bool value) override {
+    return forward([&](Builder& builder) { return builder.boolean(value); });
+  }
+  bool number_integer(number_integer_t value) override {
+    return forward([&](Builder& builder) { return builder.number_integer(value); });
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return forward([&](Builder& builder) { return builder.number_unsigned(value); });
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return forward([&](Builder& builder) { return builder.number_float(value, text); });
+  }
+  bool string(string_t& value) override {
+    return forward([&](Builder& builder) { return builder.string(value); });
+  }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t size) override {
+    const bool is_top = !member_ && place_ == Place::kOutside;
+    const bool is_at_key = !member_ && place_ == Place::kTop && name_ == key_;
+    if (!is_top && !is_at_key) return forward([&](Builder& builder) { return builder.start_object(size); });
+    if (is_at_key && found_)
+      throw_user(ExitCode::kBadFile, "{}: the key \"{}\" occurs twice in one object", file_, key_);
+    place_ = is_top && !key_.empty() ? Place::kTop : Place::kMembers;
+    found_ = found_ || place_ == Place::kMembers;
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (member_) return member_->key(name);
+    name_ = std::move(name);
+    return true;
+  }
+  bool end_object() override {
+    if (member_) return forward([](Builder& builder) { return builder.end_object(); });
+    place_ = place_ == Place::kMembers && !key_.empty() ? Place::kTop : Place::kOutside;
+    return true;
+  }
+  bool start_array(std::size_t size) override {
+    return forward([&](Builder& builder) { return builder.start_array(size); });
+  }
+  bool end_array() override {
+    return forward([](Builder& builder) { return builder.end_array(); });
+  }
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& error) override {
+    return Builder(file_, limits_, begin_, reached_).parse_error(position, token, error);
+  }
+
+ private:
+  enum class Place : uint8_t { kOutside, kTop, kMembers };
+
+  // An event of a member; its last one ends it.
+  template <typename Event>
+  bool forward(const Event& event) {
+    if (!member_) member_.emplace(file_, limits_, begin_, reached_);
+    const bool goes_on = event(*member_);
+    if (!member_->is_whole()) return goes_on;
+    Json value = member_->take();
+    member_.reset();
+    if (place_ == Place::kOutside) throw_unexpected(file_, "the top", value, "an object");
+    if (place_ == Place::kMembers)
+      take_(std::move(name_), std::move(value));
+    else if (name_ == key_)
+      other_ = std::move(value);
+    return goes_on;
+  }
+
+  std::string_view file_;
+  const JsonLimits& limits_;
+  const char* begin_;
+  const char** reached_;
+  std::string_view key_;
+  const Take& take_;
+  Place place_ = Place::kOutside;
+  bool found_ = false;
+  std::string name_;
+  Json other_;
+  std::optional<Builder> member_;
+};
+
 template <typename T>
 std::string expected_text(const NumberRange& range) {
   if constexpr (std::is_same_v<T, bool>) return "true or false";
@@ -163,22 +258,40 @@ std::optional<T> as(const Json& value, const NumberRange& range) {
   return std::nullopt;
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view file, const JsonLimits& limits) {
+void check_json_text(std::string_view text, std::string_view file, const JsonLimits& limits) {
   if (static_cast<int64_t>(text.size()) > limits.size.value)
     throw_user(ExitCode::kBadFile, "{}: is {}; expected at most {}", file,
                format_bytes(Bytes(static_cast<int64_t>(text.size()))), format_bytes(limits.size));
   // The parser takes a NUL for the end of its input and would not look at what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: a NUL", file, nul + 1);
-  const char* begin = text.data();
-  const char* reached = begin;
-  Builder builder(file, limits, begin, &reached);
-  const bool done = Json::sax_parse(CountingIterator(begin, &reached),
-                                    CountingIterator(begin + text.size(), &reached), &builder);
+}
+
+void run_parser(std::string_view text, std::string_view file, const char** reached,
+                nlohmann::json_sax<Json>& handler) {
+  const bool done = Json::sax_parse(CountingIterator(text.data(), reached),
+                                    CountingIterator(text.data() + text.size(), reached), &handler);
   require(done, "{}: the JSON parser stopped without an error", file);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view file, const JsonLimits& limits) {
+  check_json_text(text, file, limits);
+  const char* reached = text.data();
+  Builder builder(file, limits, text.data(), &reached);
+  run_parser(text, file, &reached, builder);
   return builder.take();
+}
+
+std::optional<Json> parse_json_members(std::string_view text, std::string_view file, const JsonLimits& limits,
+                                       std::string_view key,
+                                       const std::function<void(std::string&& name, Json&& value)>& take) {
+  check_json_text(text, file, limits);
+  const char* reached = text.data();
+  MemberReader reader(file, limits, text.data(), &reached, key, take);
+  run_parser(text, file, &reached, reader);
+  return reader.other();
 }
 
 Json read_json_object(const std::string& path, const JsonLimits& limits) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,6 +29,14 @@ struct JsonLimits {
 
 // `file` is only for messages.
 Json parse_json(std::string_view text, std::string_view file, const JsonLimits& limits = {});
+
+// The members of an object one by one, in the file's order, so that no more than one of them exists as a tree: those of the top, or
+// with a key those of the object that the top has there (what else the top has is passed over). `limits.depth` and `limits.values` are
+// of one member. Members of the same name are all given.
+// Returns none when there was such an object; otherwise what stands at the key, null where nothing does.
+std::optional<Json> parse_json_members(std::string_view text, std::string_view file,
+                                       const JsonLimits& limits, std::string_view key,
+                                       const std::function<void(std::string&& name, Json&& value)>& take);
 
 // Reads and parses a file. Throws UserError(kBadFile) also when the top is not an object.
 Json read_json_object(const std::string& path, const JsonLimits& limits = {});

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <array>
+
 #include "base/testing.h"
 
 namespace snug {
@@ -103,6 +105,40 @@ TEST(Json, QuotesAreCutToALine) {
   const std::string quote = quote_json(Json(std::string(200, 'x')));
   EXPECT_LT(quote.size(), 110U);
   EXPECT_THAT(quote, testing::EndsWith("… (string)"));
+}
+
+// name=value of each member, in order.
+std::string members_of(std::string_view text, std::string_view key, std::optional<Json>* other = nullptr) {
+  std::string list;
+  std::optional<Json> stands = parse_json_members(
+      text, "f", {.depth = 2}, key,
+      [&](std::string&& name, Json&& value) { list += fmt::format("{}={};", name, value.dump()); });
+  if (other != nullptr) *other = std::move(stands);
+  return list;
+}
+
+TEST(JsonMembers, ComeOneByOne) {
+  EXPECT_EQ(members_of(R"({"b":1,"a":[1,{"x":null}],"b":"again","":{}})", ""),
+            R"(b=1;a=[1,{"x":null}];b="again";={};)");
+  EXPECT_EQ(members_of("{}", ""), "");
+  // Of the object at a key; the others are passed over.
+  std::optional<Json> other;
+  EXPECT_EQ(members_of(R"({"x":{"k":0},"k":{"k":[true],"y":2},"z":[]})", "k", &other), R"(k=[true];y=2;)");
+  EXPECT_EQ(other, std::nullopt);
+  EXPECT_EQ(members_of(R"({"x":{"k":0}})", "k", &other), "");
+  EXPECT_EQ(other, Json());
+  EXPECT_EQ(members_of(R"({"k":[{"k":0}]})", "k", &other), "");
+  EXPECT_EQ(other, Json::parse(R"([{"k":0}])"));
+}
+
+TEST(JsonMembers, AreRefusedAsAWholeIs) {
+  for (const auto& [text, key, message] : std::initializer_list<std::array<const char*, 3>>{
+           {"[1]", "", "f: the top is [1] (array); expected an object"},
+           {R"({"a":1} x)", "", "f: byte 9: not valid JSON"},
+           {R"({"a":[[[1]]]})", "", "nested deeper than 2 levels"},
+           {R"({"k":{},"k":{}})", "k", "the key \"k\" occurs twice in one object"},
+           {R"({"a":{"x":1,"x":2}})", "", "the key \"x\" occurs twice in one object"}})
+    expect_user_error(ExitCode::kBadFile, message, [&] { members_of(text, key); });
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace snug {
 namespace {
 
 constexpr Bytes kLargestFile = kMiB;
+constexpr size_t kLongestKey = 200;  // far beyond the name of any option
 
 // Whether a quoted value that begins at `mark` ends on its line. yaml-cpp takes the end of the file for a missing quote, so
 // that one forgotten quote would swallow every setting after it.
@@ -112,6 +113,9 @@ class FlatMapReader : public YAML::EventHandler {
     if (!in_map_) refuse_line(mark, "expected \"key: value\" lines");
     if (anchor != 0) container(mark, "an anchor");
     if (!has_key_) {
+      // Quoted, a long one could not be written so that YAML readers take it for a key.
+      if (value.size() > kLongestKey)
+        refuse_line(mark, fmt::format("a key of {} bytes; expected at most {}", value.size(), kLongestKey));
       key_ = value;
       line_ = mark.line + 1;
       has_key_ = true;

@@ -2,7 +2,7 @@
 //
 // Values are kept as the text that stands there: what a word or number means is decided by the option it is
 // for. So `no`, `on` and `NO`, which YAML 1.1 reads as booleans, are plain text here. Refused with key and
-// line: a repeated key, a nested map or list, a key without a value, tags, and a second document.
+// line: a repeated key, one of more than 200 bytes, a nested map or list, a key without a value, tags, and a second document.
 #pragma once
 
 #include <string>

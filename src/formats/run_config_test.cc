@@ -68,6 +68,8 @@ TEST(RunConfig, RefusesWithKeyAndLine) {
     expect_user_error(ExitCode::kUsage, c.message, [&] { parse(c.text); });
   }
   expect_user_error(ExitCode::kUsage, "run.yaml: line 1: ", [] { parse(std::string(100'000, '[')); });
+  expect_user_error(ExitCode::kUsage, "run.yaml: line 2: a key of 201 bytes; expected at most 200",
+                    [] { parse("a: 1\n" + std::string(201, 'k') + ": 1\n"); });
 }
 
 TEST(RunConfig, ReadsAFile) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -19,6 +20,8 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeaderBytes = 100'000'000;
 constexpr size_t kLargestRank = 8;
 constexpr size_t kLongestName = 4096;
+// Bytes of a header that a tensor takes at least: "a":{"dtype":"U8","shape":[],"data_offsets":[0,0]},
+constexpr size_t kSmallestEntry = 51;
 
 struct FileDTypeRow {
   FileDType dtype;
@@ -137,6 +140,10 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& json, const st
   return entry;
 }
 
+[[noreturn]] void throw_twice(const std::string& path, std::string_view name) {
+  throw_user(ExitCode::kBadFile, "{}: header: the key \"{}\" occurs twice in one object", path, name);
+}
+
 // Reads the header's JSON text; the length is checked against the file before anything is allocated.
 std::string read_header(const InputFile& file) {
   const std::string& path = file.path();
@@ -192,25 +199,34 @@ FileDType file_dtype(DType dtype) {
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const std::string text = read_header(file_);
   data_start_ = kLengthBytes + static_cast<int64_t>(text.size());
-  const Json header = parse_json(text, path + ": header",
-                                 {.size = Bytes(kLargestHeaderBytes), .depth = 4, .values = 16'000'000});
-
-  for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") {
-      if (!value.is_object()) throw_unexpected(path, "__metadata__", value, "an object of strings");
-      for (const auto& [key, item] : value.items()) {
-        if (!item.is_string()) throw_unexpected(path, "__metadata__: " + key, item, "a string");
-        metadata_.emplace(key, item.get<std::string>());
-      }
-      continue;
+  entries_.reserve(text.size() / kSmallestEntry);  // growing or shrinking would hold them twice
+  const JsonLimits limits{.size = Bytes(kLargestHeaderBytes), .depth = 3, .values = 100'000};
+  bool has_metadata = false;
+  parse_json_members(text, path + ": header", limits, "", [&](std::string&& name, Json&& value) {
+    if (name != "__metadata__") {
+      entries_.push_back(parse_entry(name, value, path));
+      return;
     }
-    entries_.push_back(parse_entry(name, value, path));
-  }
+    if (has_metadata) throw_twice(path, name);
+    has_metadata = true;
+    if (!value.is_object()) throw_unexpected(path, "__metadata__", value, "an object of strings");
+    for (const auto& [key, item] : value.items()) {
+      if (!item.is_string()) throw_unexpected(path, "__metadata__: " + key, item, "a string");
+      metadata_.emplace(key, item.get<std::string>());
+    }
+  });
 
   // Zero-size tensors share their begin with the next one, so the end decides among equals.
   std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
+  by_name_.resize(entries_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0U);
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](uint32_t a, uint32_t b) { return entries_[a].name < entries_[b].name; });
+  for (size_t i = 1; i < by_name_.size(); ++i)
+    if (entries_[by_name_[i]].name == entries_[by_name_[i - 1]].name)
+      throw_twice(path, entries_[by_name_[i]].name);
   int64_t reached = 0;
   const std::string* before = nullptr;
   for (const SafetensorsEntry& entry : entries_) {
@@ -234,12 +250,13 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   if (present > reached)
     throw_user(ExitCode::kBadFile, "{}: has {} bytes after the last tensor; expected the file to end there",
                path, present - reached);
-  for (size_t i = 0; i < entries_.size(); ++i) by_name_.emplace(entries_[i].name, i);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &entries_[found->second];
+  const auto found =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [&](uint32_t i, std::string_view wanted) { return entries_[i].name < wanted; });
+  return found == by_name_.end() || entries_[*found].name != name ? nullptr : &entries_[*found];
 }
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, int64_t first,

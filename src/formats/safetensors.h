@@ -94,7 +94,7 @@ class SafetensorsFile {
   InputFile file_;
   int64_t data_start_ = 0;
   std::vector<SafetensorsEntry> entries_;
-  std::map<std::string, size_t, std::less<>> by_name_;
+  std::vector<uint32_t> by_name_;  // entries in the order of their names
   std::map<std::string, std::string> metadata_;
 };
 

@@ -213,7 +213,7 @@ std::vector<BadFile> bad_files() {
        "__metadata__: a is 1 (number); expected a string"},
       {"deep nesting",
        safetensors_bytes("{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}", ""),
-       "nested deeper than 4 levels"},
+       "nested deeper than 3 levels"},
   };
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/checked.h"
 #include "base/json.h"
@@ -10,7 +11,12 @@
 namespace snug {
 namespace {
 
-constexpr JsonLimits kIndexLimits{.size = Bytes(100'000'000), .depth = 8, .values = 4'000'000};
+constexpr JsonLimits kIndexLimits{.size = Bytes(100'000'000), .depth = 8, .values = 100'000};
+
+constexpr size_t kMostShards = 99'999;  // their names have 5 digits
+
+// Bytes that a tensor takes at least: "a":"f",
+constexpr size_t kSmallestEntry = 8;
 
 // A file name that stays inside its directory.
 bool is_safe_component(std::string_view name) {
@@ -29,6 +35,79 @@ bool is_other_format(std::string_view name) {
           (name.ends_with(".bin") || name.ends_with(".bin.index.json"))) ||
          name.ends_with(".pth") || name.ends_with(".pt") || name == "tf_model.h5" ||
          name == "flax_model.msgpack" || name.ends_with(".gguf");
+}
+
+// What an index lists, by file and then by name. Names lie one after the other: a tree of them would take many times the file.
+struct Listing {
+  struct Tensor {
+    uint32_t file, begin, length;
+  };
+
+  std::string_view name(const Tensor& tensor) const {
+    return std::string_view(names).substr(tensor.begin, tensor.length);
+  }
+  std::span<const Tensor> of_file(size_t file) const {
+    const auto [first, last] =
+        std::equal_range(tensors.begin(), tensors.end(), Tensor{static_cast<uint32_t>(file), 0, 0},
+                         [](const Tensor& a, const Tensor& b) { return a.file < b.file; });
+    return {first, last};
+  }
+  bool lists(size_t file, std::string_view wanted) const {
+    const auto in_file = of_file(file);
+    const auto found =
+        std::lower_bound(in_file.begin(), in_file.end(), wanted,
+                         [&](const Tensor& tensor, std::string_view n) { return name(tensor) < n; });
+    return found != in_file.end() && name(*found) == wanted;
+  }
+
+  std::vector<std::string> files;  // sorted
+  std::vector<Tensor> tensors;
+  std::string names;
+};
+
+Listing read_index(const std::string& path) {
+  Listing listing;
+  std::map<std::string, uint32_t, std::less<>> numbers;  // of the files
+  const auto take = [&](std::string&& tensor, Json&& file) {
+    if (!file.is_string() || !is_safe_component(file.get_ref<const std::string&>()))
+      throw_unexpected(path, fmt::format("weight_map: \"{}\"", tensor), file,
+                       "the name of a file in the same directory");
+    const auto number = numbers.emplace(file.get<std::string>(), numbers.size()).first->second;
+    if (numbers.size() > kMostShards)
+      throw_user(ExitCode::kBadFile, "{}: weight_map names more than {} files", path, kMostShards);
+    listing.tensors.push_back(
+        {number, static_cast<uint32_t>(listing.names.size()), static_cast<uint32_t>(tensor.size())});
+    listing.names += tensor;
+  };
+  const std::string text = read_small_file(path, kIndexLimits.size);
+  listing.names.reserve(text.size());  // growing step by step would hold them twice
+  listing.tensors.reserve(text.size() / kSmallestEntry);
+  const std::optional<Json> other = parse_json_members(text, path, kIndexLimits, "weight_map", take);
+  if (other)
+    throw_user(ExitCode::kBadFile, "{}: weight_map is {}; expected an object from tensor names to file names",
+               path, other->is_null() ? "missing" : quote_json(*other));
+  if (listing.tensors.empty())
+    throw_user(ExitCode::kBadFile, "{}: weight_map is empty; expected the model's tensors", path);
+  // Files by name.
+  std::vector<uint32_t> sorted(numbers.size());
+  for (const auto& [file, number] : numbers) {
+    sorted[number] = static_cast<uint32_t>(listing.files.size());
+    listing.files.push_back(file);
+  }
+  for (Listing::Tensor& tensor : listing.tensors) tensor.file = sorted[tensor.file];
+  const auto name_first = [&](const Listing::Tensor& a, const Listing::Tensor& b) {
+    return listing.name(a) < listing.name(b);
+  };
+  std::sort(listing.tensors.begin(), listing.tensors.end(), name_first);
+  for (size_t i = 1; i < listing.tensors.size(); ++i)
+    if (listing.name(listing.tensors[i]) == listing.name(listing.tensors[i - 1]))
+      throw_user(ExitCode::kBadFile, "{}: the key \"{}\" occurs twice in one object", path,
+                 listing.name(listing.tensors[i]));
+  std::sort(listing.tensors.begin(), listing.tensors.end(),
+            [&](const Listing::Tensor& a, const Listing::Tensor& b) {
+              return a.file != b.file ? a.file < b.file : listing.name(a) < listing.name(b);
+            });
+  return listing;
 }
 
 }  // namespace
@@ -64,34 +143,26 @@ WeightSource WeightSource::open(const std::string& directory) {
                kWeightsIndexFile);
   }
 
-  const Json index = read_json_object(index_path, kIndexLimits);
-  const auto map = index.find("weight_map");
-  if (map == index.end() || !map->is_object())
-    throw_user(ExitCode::kBadFile, "{}: weight_map is {}; expected an object from tensor names to file names",
-               index_path, map == index.end() ? "missing" : quote_json(*map));
-  std::map<std::string, std::set<std::string, std::less<>>> listed;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !is_safe_component(file.get_ref<const std::string&>()))
-      throw_unexpected(index_path, fmt::format("weight_map: \"{}\"", tensor), file,
-                       "the name of a file in the same directory");
-    listed[file.get<std::string>()].insert(tensor);
-  }
-  if (listed.empty())
-    throw_user(ExitCode::kBadFile, "{}: weight_map is empty; expected the model's tensors", index_path);
-  for (const auto& [file, names] : listed) {
-    const std::string path = join_path(directory, file);
+  const Listing listing = read_index(index_path);
+  for (size_t file = 0; file < listing.files.size(); ++file) {
+    const std::string path = join_path(directory, listing.files[file]);
+    const std::span<const Listing::Tensor> tensors = listing.of_file(file);
     if (!file_exists(path))
       throw_user(ExitCode::kBadFile, "{}: is missing; {} lists {} tensors in it", path, kWeightsIndexFile,
-                 names.size());
+                 tensors.size());
     const SafetensorsFile& shard = source.files_.emplace_back(path);
-    for (const std::string& name : names)
-      if (shard.find(name) == nullptr)
-        throw_user(ExitCode::kBadFile, "{}: has no tensor \"{}\", which {} lists in it", path, name,
-                   kWeightsIndexFile);
+    for (const Listing::Tensor& tensor : tensors)
+      if (shard.find(listing.name(tensor)) == nullptr)
+        throw_user(ExitCode::kBadFile, "{}: has no tensor \"{}\", which {} lists in it", path,
+                   listing.name(tensor), kWeightsIndexFile);
     for (const SafetensorsEntry& entry : shard.entries())
-      if (!names.contains(entry.name))
+      if (!listing.lists(file, entry.name)) {
+        bool elsewhere = false;
+        for (size_t other = 0; other < listing.files.size(); ++other)
+          elsewhere = elsewhere || listing.lists(other, entry.name);
         throw_user(ExitCode::kBadFile, "{}: has tensor \"{}\", which {} {}", path, entry.name,
-                   kWeightsIndexFile, map->contains(entry.name) ? "lists in another file" : "does not list");
+                   kWeightsIndexFile, elsewhere ? "lists in another file" : "does not list");
+      }
   }
   source.collect();
   return source;

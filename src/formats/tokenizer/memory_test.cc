@@ -1,12 +1,6 @@
-// What encoding and reading take: the largest sum of bytes that operator new had given out at one time. This program's operator new
-// counts.
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+// What encoding and reading take: the largest sum of bytes that operator new had given out at one time.
 #include "base/json.h"
+#include "base/peak_new.h"
 #include "base/testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_json.h"
@@ -14,48 +8,12 @@
 namespace snug {
 namespace {
 
-std::atomic<int64_t> g_live_bytes = 0, g_peak_bytes = 0;
-
-void* counted(std::size_t size) {
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  const int64_t live = g_live_bytes += static_cast<int64_t>(::malloc_usable_size(memory));
-  if (live > g_peak_bytes) g_peak_bytes = live;
-  return memory;
-}
-
-void uncounted(void* memory) {
-  if (memory != nullptr) g_live_bytes -= static_cast<int64_t>(::malloc_usable_size(memory));
-  std::free(memory);
-}
-
-}  // namespace
-}  // namespace snug
-
-// NOLINTBEGIN(misc-definitions-in-headers)
-void* operator new(std::size_t size) { return snug::counted(size); }
-void* operator new[](std::size_t size) { return snug::counted(size); }
-void operator delete(void* memory) noexcept { snug::uncounted(memory); }
-void operator delete[](void* memory) noexcept { snug::uncounted(memory); }
-void operator delete(void* memory, std::size_t) noexcept { snug::uncounted(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { snug::uncounted(memory); }
-// NOLINTEND(misc-definitions-in-headers)
-
-namespace snug {
-namespace {
+using peak_new::peak_of;
 
 // Of the encoder's cache, its sections of text and its regular expressions.
 constexpr int64_t kConstant = int64_t{16} << 20;
 // The same of a text that is one piece, of which the cache remembers nothing.
 constexpr int64_t kOfOnePiece = int64_t{3} << 20;
-
-// The most that `work` had beyond what was there before.
-int64_t peak_of(const std::function<void()>& work) {
-  const int64_t before = g_live_bytes;
-  g_peak_bytes = before;
-  work();
-  return g_peak_bytes - before;
-}
 
 std::unique_ptr<const Tokenizer> fixture(const std::string& name) {
   return Tokenizer::load(std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/tokenizers/" + name + ".json");
