@@ -29,7 +29,7 @@ const Json& no_json();
 
 // What to render. Refers to values that outlive the call.
 struct ChatInput {
-  const Json& messages;  // an array of objects with `role`, `content`, …: at least one
+  const Json& messages;           // an array of objects with `role`, `content`, …: at least one
   const Json& tools = no_json();  // null, or an array of objects
   bool add_generation_prompt = false;
   // More variables of the template (an object), over those of the template itself: enable_thinking, date_string, …
