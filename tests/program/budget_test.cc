@@ -18,9 +18,7 @@ constexpr int kDone = 0, kDoesNotFit = 4;
 class ProgramBudget : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "AddressSanitizer's own memory comes on top of every plan";
-#endif
+    if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   }
 };
 

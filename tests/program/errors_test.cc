@@ -583,6 +583,7 @@ Json plan_json_of(const std::vector<std::string>& options, Code code) {
 // and scratch. Whoever makes the moments at the first update dies there; here
 // it is refused before anything is read.
 TEST_F(Errors, OptimizerStateThatDoesNotFitIsSeenBeforeTheFirstStep) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   const std::string model =
       make_model(here_ / "ten",
                  gpt2_json({.blocks = 12, .width = 256, .heads = 4, .positions = 64, .vocabulary = 1908}));
@@ -634,6 +635,7 @@ TEST_F(Errors, StateAloneTooBigIsNoMatterOfTheBatch) {
 // Page tables of an arena of terabytes exceed the budget by themselves, but a
 // smaller batch needs no such arena.
 TEST_F(Errors, HugeBatchIsAMatterOfTheBatch) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   const ProgramEnd end = run_program(
       {"plan", "--model", fixture_, "--memory", "200MB", "--per_device_train_batch_size", "33554432"});
   EXPECT_EQ(end.exit_code, kDoesNotFit);
@@ -671,6 +673,7 @@ TEST_F(Errors, PlanThatDoesNotFitShowsTheCategoriesOnce) {
 
 // A policy without a choice needs what its plan needs: the smallest budget of the planner would be refused again.
 TEST_F(Errors, BudgetThatIsNamedIsEnoughForThePolicy) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   const std::string model =
       make_model(here_ / "deep", gpt2_json({.blocks = 4, .width = 96, .heads = 4, .positions = 256, .vocabulary = 257}));
   for (const char* policy : {"none", "block", "memory", "optimal"}) {
@@ -697,9 +700,7 @@ TEST_F(Errors, LearningRateBeyondSinglePrecision) {
 // Every change that the refusal offers as enough is enough, and has the peak
 // that was stated.
 TEST_F(Errors, ChangesThatAreOfferedDoMakeItFit) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "two processes under AddressSanitizer measure their reserve megabytes apart";
-#endif
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   const std::string model = make_model(
       here_ / "wide", llama_json({.blocks = 4, .width = 128, .heads = 4, .inner = 384, .positions = 512}));
   const std::vector<std::string> shape = {

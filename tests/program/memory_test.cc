@@ -30,9 +30,7 @@ class ProgramMemory : public testing::TestWithParam<std::string> {
   }
 
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "AddressSanitizer's own memory comes on top of every plan";
-#endif
+    if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   }
 
   // The peak that the refusal of a budget of one byte states.

@@ -12,6 +12,15 @@
 
 namespace snug {
 
+// Under AddressSanitizer a process takes several times the bytes, and no two of them as many: tests of budgets and peaks of whole
+// processes begin with `if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;`.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAddressSanitizer = true;
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+constexpr std::string_view kSanitizerTakesMemory = "AddressSanitizer's own memory comes on top of every plan";
+
 // What surrounds one run. All of it is set in the child between fork and exec.
 struct Surroundings {
   double timeout_seconds = 60;

@@ -19,9 +19,7 @@ constexpr int kDone = 0, kUsage = 2;
 class Search : public testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "AddressSanitizer's own memory comes on top of every plan";
-#endif
+    if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
     text_ = here_ / "verses.txt";
     write_text(text_, sample_text(3000));
   }

@@ -73,6 +73,7 @@ TEST_F(TokenizerProgram, EncodesAndDecodes) {
 }
 
 TEST_F(TokenizerProgram, LongTextsTakeLittleMemory) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   {  // gone before the program starts: a new process begins with the size of this one
     const std::string sample = file_text(fixture("training.txt"));
     std::string text;
