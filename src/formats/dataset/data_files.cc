@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <limits>
 #include <utility>
 
 #include "base/errors.h"
@@ -27,9 +26,6 @@ constexpr std::array<std::pair<std::string_view, DatasetFormat>, 8> kFormats = {
     {"prompt_completion", DatasetFormat::kPromptCompletion},
     {"tokens", DatasetFormat::kTokens},
 }};
-
-// The first row of a file must tell its format: longer ones are refused there.
-constexpr int64_t kMostRowBytes = std::numeric_limits<int64_t>::max();
 
 std::string lower(std::string_view text) {
   std::string lowered(text);

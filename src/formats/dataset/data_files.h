@@ -27,6 +27,9 @@ std::string_view dataset_format_name(DatasetFormat format);
 // Whether files of the format are rows of JSON, which DatasetReader reads; the others are streams of tokens or of text.
 bool is_row_format(DatasetFormat format);
 
+// The longest row of JSON that is read where nothing else is said.
+inline constexpr int64_t kMostRowBytes = int64_t{256} << 20;
+
 struct DataFile {
   std::string path;
   DatasetFormat format = DatasetFormat::kText;

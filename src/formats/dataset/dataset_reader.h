@@ -30,7 +30,7 @@ struct DatasetOptions {
   std::string text_field = {};
   // Rows that are broken are counted instead of ending the run. Files that are broken (cut off, an array that is not JSON) still end it.
   bool skip_bad_rows = false;
-  int64_t most_row_bytes = int64_t{256} << 20;  // of JSON; a longer row is a broken row
+  int64_t most_row_bytes = kMostRowBytes;  // of JSON; a longer row is a broken row
 };
 
 // Where a row begins: enough to go on from there.

@@ -1,5 +1,8 @@
 #include "formats/dataset/dataset_reader.h"
 
+#include <zlib.h>
+#include <zstd.h>
+
 #include <variant>
 
 #include "base/json.h"
@@ -93,6 +96,275 @@ TEST(DatasetReader, TokensHaveLabelsAndPaddingByPlace) {
   const TokenRow row = only<TokenRow>(read_all({path}));
   EXPECT_EQ(row.ids, (std::vector<int32_t>{5, 6, 50256}));
   EXPECT_EQ(row.labels, (std::vector<int32_t>{-100, 6, 50256}));
+}
+
+std::string gzip(const std::string& text) {
+  std::string packed(text.size() + 1000, '\0');
+  z_stream stream = {};
+  deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(packed.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string zstd(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+TEST(DatasetReader, CompressedFilesAreReadAsTheirText) {
+  TemporaryDirectory directory;
+  // Longer than any buffer; rows of many lengths, one of them longer than the buffer.
+  std::vector<std::string> texts;
+  std::string lines;
+  for (size_t i = 0; i < 3000; ++i) {
+    texts.push_back(fmt::format(
+        "{}:{}", i, std::string(i == 1500 ? 1'500'000 : i * 7919 % 2000, static_cast<char>('a' + i % 26))));
+    lines += fmt::format("{{\"text\": \"{}\"}}\n", texts.back());
+  }
+  const size_t half = lines.find('\n', lines.size() / 2) - 5;
+  const std::string first = lines.substr(0, half), second = lines.substr(half);
+  const std::vector<std::string> paths = {
+      directory.add("plain.jsonl", lines),
+      directory.add("a.jsonl.gz", gzip(lines)),
+      directory.add("members.jsonl.gz", gzip(first) + gzip("") + gzip(second) + std::string(512, '\0')),
+      directory.add("b.jsonl.zst", zstd(lines)),
+      directory.add("frames.jsonl.zst",
+                    zstd(first) + std::string("\x50\x2A\x4D\x18\x03\0\0\0abc", 11) + zstd(second)),
+      directory.add("misnamed.jsonl", zstd(lines)),
+  };
+  for (const std::string& path : paths) {
+    const std::vector<PlacedRow> rows = read_all({path});
+    ASSERT_EQ(rows.size(), texts.size()) << path;
+    for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(std::get<TextRow>(rows[i].row).text, texts[i]) << path;
+    // A position inside is found again by unpacking up to it.
+    DatasetReader reader(find_data_files(std::vector{path}), {});
+    reader.seek(rows[2000].next);
+    EXPECT_EQ(std::get<TextRow>(reader.next()->row).text, texts[2001]) << path;
+  }
+}
+
+TEST(DatasetReader, CompressedFilesThatAreBrokenEndTheRun) {
+  TemporaryDirectory directory;
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i) lines += fmt::format("{{\"text\": \"{}\"}}\n", i * 7919 % 20'011);
+  const auto read = [&](const std::string& name, const std::string& bytes) {
+    DatasetReader reader({{.path = directory.add(name, bytes), .format = DatasetFormat::kJsonText}},
+                         {.skip_bad_rows = true});
+    while (reader.next()) {
+    }
+  };
+  for (const auto& [name, packed] : {std::pair("a.gz", gzip(lines)), std::pair("a.zst", zstd(lines))}) {
+    const std::string cut = packed.substr(0, packed.size() - 5);
+    std::string changed = packed;
+    changed[packed.size() / 2] = static_cast<char>(changed[packed.size() / 2] ^ 0x55);
+    expect_user_error(ExitCode::kBadFile, "the file is not whole", [&] { read(name, cut); });
+    expect_user_error(ExitCode::kBadFile, "broken", [&] { read(name, packed + "garbage behind the end"); });
+    // A changed byte may give another text before the checksum tells; zstd has none by default.
+    if (name == std::string("a.gz"))
+      expect_user_error(ExitCode::kBadFile, "broken gzip data", [&] { read(name, changed); });
+  }
+  expect_user_error(ExitCode::kBadFile, "begins like neither gzip nor zstd",
+                    [&] { read("b.jsonl.gz", lines); });
+}
+
+TEST(DatasetReader, FoldersAndPatternsGiveTheirFilesInOrder) {
+  TemporaryDirectory directory;
+  const std::string row = "{\"text\": \"a\"}\n";
+  for (const std::string name : {"d/b.jsonl", "d/a.json", "d/sub/c.ndjson.gz", "d/sub/deep/d.jsonl",
+                                 "d/README.md", "d/.hidden.jsonl", "d/dataset_infos.json"})
+    directory.add(name, name.ends_with(".gz") ? gzip(row) : row);
+  const auto names = [&](const std::string& path) {
+    std::string list;
+    for (const DataFile& file : find_data_files(std::vector{directory / path}))
+      list += file.path.substr(directory.path().size() + 1) + " ";
+    return list;
+  };
+  EXPECT_EQ(names("d"), "d/a.json d/b.jsonl d/sub/c.ndjson.gz d/sub/deep/d.jsonl ");
+  EXPECT_EQ(names("d/*.json*"), "d/a.json d/b.jsonl d/dataset_infos.json ");
+  EXPECT_EQ(names("d/[b-z].jsonl"), "d/b.jsonl ");
+  EXPECT_EQ(names("d/**/*.jsonl"), "d/b.jsonl d/sub/deep/d.jsonl ");
+  EXPECT_EQ(names("*/s?b/*"), "d/sub/c.ndjson.gz ");
+  expect_user_error(ExitCode::kBadFile, "no file matches", [&] { names("d/*.txt"); });
+  expect_user_error(ExitCode::kBadFile, "no such file or folder", [&] { names("e"); });
+}
+
+TEST(DatasetReader, FilesThatAreNotReadAreRefusedByName) {
+  TemporaryDirectory directory;
+  const auto refused = [&](const std::string& name, std::string_view message) {
+    expect_user_error(ExitCode::kBadFile, message,
+                      [&] { find_data_files(std::vector{directory.add(name, "PAR1")}); });
+  };
+  refused(
+      "train-00000-of-00001.parquet",
+      "is parquet; expected text, JSON or tokens. Convert it with: python -c \"from datasets import Dataset; "
+      "Dataset.from_parquet('train-00000-of-00001.parquet').to_json('train-00000-of-00001.jsonl')\"");
+  refused("data.arrow", "Dataset.from_file('data.arrow')");
+  refused("table.tsv",
+          "pandas.read_csv('table.tsv', sep='\\t').to_json('table.jsonl', orient='records', lines=True)");
+  refused("empty.jsonl", "byte 1: not valid JSON");
+  const std::string text = directory.add("a.txt", "x"), rows = directory.add("a.jsonl", "{\"text\": \"a\"}");
+  expect_user_error(ExitCode::kBadFile, "expected files of one kind", [&] {
+    find_data_files(std::vector{text, rows});
+  });
+  EXPECT_EQ(find_data_files(std::vector{text}).front().format, DatasetFormat::kText);
+  EXPECT_EQ(find_data_files(std::vector{directory.add("a.bin", "x")}).front().format, DatasetFormat::kShards);
+}
+
+// The row's texts as one line.
+std::string written(const Row& row) {
+  if (const auto* text = std::get_if<TextRow>(&row)) return text->text;
+  if (const auto* pair = std::get_if<CompletionRow>(&row)) return pair->prompt + "|" + pair->completion;
+  if (const auto* chat = std::get_if<ChatRow>(&row))
+    return chat->messages.dump() + (chat->tools.is_null() ? "" : " tools " + chat->tools.dump()) +
+           (chat->learned_from == 0 ? "" : fmt::format(" from {}", chat->learned_from));
+  const auto& tokens = std::get<TokenRow>(row);
+  return Json(tokens.ids).dump() + Json(tokens.labels).dump();
+}
+
+// What becomes of a row, or why it is refused.
+std::string outcome(std::string_view row, const DatasetOptions& options = {.has_chat_template = true}) {
+  TemporaryDirectory directory;
+  const std::string path = directory.add("r.jsonl", row);
+  try {
+    DatasetReader reader(find_data_files(std::vector{path}), options);
+    return written(reader.next()->row);
+  } catch (const UserError& error) {
+    return std::string(error.what()).substr(path.size() + 1);
+  }
+}
+
+TEST(DatasetReader, EachFormatsRows) {
+  EXPECT_EQ(outcome(R"({"content": 5, "text": "a"})"), "a");
+  EXPECT_EQ(outcome(R"({"text": "a", "content": {"b": 1}})"), "a");
+  EXPECT_EQ(outcome(R"({"content": "b"})"), "b");
+  EXPECT_EQ(outcome(R"({"text": "a", "body": "c"})", {.text_field = "body"}), "c");
+
+  constexpr std::string_view kAlpaca =
+      R"({"instruction": "Add.", "input": "1 2", "output": "3", "system": null, "history": [["a", "b"]]})";
+  EXPECT_EQ(outcome(kAlpaca), R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+                              R"({"role":"user","content":"Add.\n1 2"},{"role":"assistant","content":"3"}])");
+  EXPECT_EQ(outcome(R"({"instruction": "Add.", "output": "3"})", {}),
+            "Below is an instruction that describes a task. Write a response that appropriately completes "
+            "the request.\n\n"
+            "### Instruction:\nAdd.\n\n### Response:\n|3");
+  EXPECT_EQ(outcome(R"({"instruction": "Add.", "input": "1 2", "output": "3"})", {}),
+            "Below is an instruction that describes a task, paired with an input that provides further "
+            "context. Write a response that "
+            "appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### "
+            "Response:\n|3");
+  EXPECT_EQ(
+      outcome(R"({"instruction": "Add.", "output": "3", "system": "Be brief.", "history": [["a", "b"]]})",
+              {}),
+      "Be brief.\n\n### Instruction:\na\n\n### Response:\nb\n\n### Instruction:\nAdd.\n\n### Response:\n|3");
+
+  EXPECT_EQ(
+      outcome(
+          R"({"conversations": [{"from": "gpt", "value": "left out"}, {"from": "human", "value": "a"}, {"from": "chatgpt", "value": "b"}], "system": "s"})"),
+      R"([{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}])");
+  EXPECT_EQ(
+      outcome(
+          R"({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},)"
+          R"({"from": "observation", "value": "2"}, {"from": "gpt", "value": "b"}], "tools": "[{\"name\": \"f\"}]"})"),
+      R"([{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]},)"
+      R"({"role":"tool","content":"2"},{"role":"assistant","content":"b"}] tools [{"name":"f"}])");
+  EXPECT_EQ(
+      outcome(
+          R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+      R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])");
+
+  EXPECT_EQ(
+      outcome(
+          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, "b"], "name": "N"}, {"role": "assistant", "content": null, "tool_calls": [{"id": 1}]}], "tools": []})"),
+      R"([{"role":"user","content":"ab","name":"N"},{"role":"assistant","content":null,"tool_calls":[{"id":1}]}] tools [])");
+  EXPECT_EQ(outcome(R"({"prompt": "a", "completion": "b"})"), "a|b");
+  EXPECT_EQ(
+      outcome(
+          R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})"),
+      R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}] from 1)");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [-100, 2]})"), "[1,2][-100,2]");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 0], "attention_mask": [1, 1, 0]})"), "[1,2][]");
+}
+
+TEST(DatasetReader, EachBrokenRowHasOneClearMessage) {
+  EXPECT_EQ(outcome(R"({"text": ["a"]})"), R"(1: text is ["a"] (array); expected a string)");
+  EXPECT_EQ(outcome(R"({"text": "a", "text": "b"})"), "1: text occurs twice; expected it once");
+  EXPECT_EQ(outcome(R"({"text": "a"})", {.text_field = "body"}), "1: body is missing; expected a string");
+  EXPECT_EQ(outcome(R"({"instruction": "a", "output": 1})"), "1: output is 1 (number); expected a string");
+  EXPECT_EQ(outcome(R"({"instruction": "a", "output": "b", "history": [["a"]]})"),
+            R"(1: history[0] is ["a"] (array); expected [question, answer], two strings)");
+  EXPECT_EQ(
+      outcome(R"({"conversations": [{"from": "alien", "value": "a"}]})"),
+      R"(1: conversations[0].from is "alien" (string); expected human, gpt, system, function_call, observation or one of their other names)");
+  EXPECT_EQ(outcome(R"({"conversations": [{"from": "human"}]})"),
+            "1: conversations[0].value is missing; expected a string");
+  EXPECT_EQ(outcome(R"({"conversations": [{"from": "gpt", "value": "a"}]})"),
+            "1: conversations has no turn of human; expected one");
+  EXPECT_EQ(outcome(R"({"messages": []})"),
+            "1: messages is [] (array); expected an array of messages, at least one");
+  EXPECT_EQ(outcome(R"({"messages": [{"content": "a"}]})"),
+            "1: messages[0].role is missing; expected user, assistant, system, tool, …");
+  EXPECT_EQ(outcome(R"({"messages": [{"role": "user", "content": null}]})"),
+            "1: messages[0].content is null; expected a string");
+  EXPECT_EQ(
+      outcome(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"),
+      R"(1: messages[0].content[0].type is "image_url" (string); expected "text": Snug trains models of text)");
+  EXPECT_EQ(
+      outcome(R"({"prompt": "a", "completion": []})"),
+      "1: prompt is a string and completion an array; expected both strings or both arrays of messages");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, "x"]})"),
+            R"(1: input_ids[1] is "x" (string); expected the id of a token)");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, -1]})"), "1: input_ids[1] is -1; expected the id of a token");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [1]})"),
+            "1: labels has 1 elements; expected 2, as input_ids has");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 3], "labels": [2, 3, -100]})"),
+            "1: labels[0] is 2; expected -100 or input_ids[0], which is 1 (labels are not shifted)");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]})"),
+            "1: attention_mask[1] is 0 between ones; expected zeros at the ends alone");
+}
+
+TEST(DatasetReader, ABrokenArrayEndsTheRun) {
+  TemporaryDirectory directory;
+  const auto read = [&](std::string_view bytes) {
+    DatasetReader reader({{.path = directory.add("a.json", bytes), .format = DatasetFormat::kJsonText}},
+                         {.skip_bad_rows = true});
+    int rows = 0;
+    while (reader.next()) ++rows;
+    return fmt::format("{} rows, {} skipped", rows, reader.skipped().count);
+  };
+  EXPECT_EQ(read(R"([{"text": "a"}, {"text": 1}, 5, {"text": "b"}])"), "2 rows, 2 skipped");
+  EXPECT_EQ(read("[]"), "0 rows, 0 skipped");
+  expect_user_error(ExitCode::kBadFile, "found '{'; expected ',' or ']'",
+                    [&] { read(R"([{"text": "a"} {"text": "b"}])"); });
+  expect_user_error(ExitCode::kBadFile, "found the end of the file", [&] { read(R"([{"text": "a"},)"); });
+  expect_user_error(ExitCode::kBadFile, "expected the end of this element", [&] { read(R"([{"text": "a)"); });
+  expect_user_error(ExitCode::kBadFile, "expected nothing behind the array", [&] { read("[] 1"); });
+  expect_user_error(ExitCode::kBadFile, "not valid JSON", [&] { read(R"([{"text"}, {"text": "b"}])"); });
+  expect_user_error(ExitCode::kBadFile, "a value is missing", [&] { read(R"([{"text": "a"},])"); });
+}
+
+TEST(DatasetReader, RowsBeyondTheLimitAreBrokenRows) {
+  TemporaryDirectory directory;
+  for (const bool array : {false, true}) {
+    std::string bytes = array ? "[" : "";
+    for (const size_t length : {10U, 3'000'000U, 20U})
+      bytes +=
+          fmt::format("{{\"text\": \"{}\"}}{}\n", std::string(length, 'a'), array && length != 20 ? "," : "");
+    if (array) bytes += "]";
+    DatasetReader reader({{.path = directory.add("a.json", bytes), .format = DatasetFormat::kJsonText}},
+                         {.skip_bad_rows = true, .most_row_bytes = 2'000'000});
+    EXPECT_EQ(std::get<TextRow>(reader.next()->row).text.size(), 10U);
+    EXPECT_EQ(std::get<TextRow>(reader.next()->row).text.size(), 20U);
+    EXPECT_FALSE(reader.next());
+    EXPECT_EQ(reader.skipped().count, 1);
+    EXPECT_THAT(reader.skipped().messages.at(0), testing::HasSubstr("a.json:2: the row has more than"));
+  }
 }
 
 TEST(DatasetReader, BadRowsAreCountedWhenTheyMayBe) {

@@ -190,8 +190,9 @@ bool JsonCursor::next_element() {
 
 size_t JsonCursor::count_elements() const {
   const size_t end = std::min(text_.find(']', at_), text_.size());
-  return 1 + static_cast<size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
-                                            text_.begin() + static_cast<std::ptrdiff_t>(end), ','));
+  const auto commas = std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                 text_.begin() + static_cast<std::ptrdiff_t>(end), ',');
+  return std::min(1 + static_cast<size_t>(commas), (end - at_ + 1) / 2);  // each has a character and a comma
 }
 
 void JsonCursor::scan_string(bool& escapes) {

@@ -53,7 +53,7 @@ class JsonCursor {
   bool next_key(std::string& key);
   // In an array: whether another element follows; false at the end, which is passed.
   bool next_element();
-  // Elements of the array just entered, when all are numbers; more than there are, never fewer, otherwise.
+  // Elements of the array just entered, when all are numbers; otherwise some number that costs no more to reserve.
   size_t count_elements() const;
 
   void skip_value();

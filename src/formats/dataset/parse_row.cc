@@ -96,12 +96,17 @@ Json read_tools(JsonCursor& cursor) {
 
 // Content as a list of parts of text becomes one string, the parts one behind the other: models of text have no other kind.
 void join_parts(Json& content, std::string_view place, const std::string& field) {
-  std::string joined;
+  std::vector<std::string_view> texts;
+  size_t bytes = 0;
+  const auto add = [&](const Json& text) {
+    texts.push_back(text.get_ref<const std::string&>());
+    bytes += texts.back().size();
+  };
   for (size_t i = 0; i < content.size(); ++i) {
     const Json& part = content[i];
     const std::string name = fmt::format("{}[{}]", field, i);
     if (part.is_string()) {
-      joined += part.get_ref<const std::string&>();
+      add(part);
       continue;
     }
     if (!part.is_object()) throw_unexpected(place, name, part, R"({"type": "text", "text": …})");
@@ -110,8 +115,11 @@ void join_parts(Json& content, std::string_view place, const std::string& field)
     const auto text = part.find("text");
     if (text == part.end()) throw_missing(place, name + ".text", "a string");
     if (!text->is_string()) throw_unexpected(place, name + ".text", *text, "a string");
-    joined += text->get_ref<const std::string&>();
+    add(*text);
   }
+  std::string joined;
+  joined.reserve(bytes);
+  for (const std::string_view text : texts) joined += text;
   content = std::move(joined);
 }
 
@@ -323,7 +331,11 @@ ChatRow alpaca_chat(AlpacaFields fields) {
     row.messages.push_back(message("assistant", std::move(answer)));
   }
   std::string question = std::move(fields.instruction);
-  if (!fields.input.empty()) question += "\n" + std::exchange(fields.input, {});
+  if (!fields.input.empty()) {
+    question.reserve(question.size() + 1 + fields.input.size());
+    question += "\n";
+    question += fields.input;
+  }
   row.messages.push_back(message("user", std::move(question)));
   row.messages.push_back(message("assistant", std::move(fields.output)));
   return row;
@@ -331,23 +343,25 @@ ChatRow alpaca_chat(AlpacaFields fields) {
 
 // The prompt of tatsu-lab/stanford_alpaca (train.py), with a line feed behind the last heading as today's trainers have it.
 CompletionRow alpaca_completion(AlpacaFields fields) {
-  CompletionRow row;
-  if (!fields.system.empty())
-    row.prompt = fields.system + "\n\n";
-  else if (fields.input.empty())
-    row.prompt =
-        "Below is an instruction that describes a task. Write a response that appropriately completes the "
-        "request.\n\n";
-  else
-    row.prompt =
-        "Below is an instruction that describes a task, paired with an input that provides further context. "
-        "Write a response that "
-        "appropriately completes the request.\n\n";
+  constexpr std::string_view kWithoutInput =
+      "Below is an instruction that describes a task. Write a response that appropriately completes the "
+      "request.";
+  constexpr std::string_view kWithInput =
+      "Below is an instruction that describes a task, paired with an input that provides further context. "
+      "Write a response that "
+      "appropriately completes the request.";
+  std::vector<std::string_view> parts;
+  parts.push_back(!fields.system.empty() ? fields.system : fields.input.empty() ? kWithoutInput : kWithInput);
   for (const auto& [question, answer] : fields.history)
-    row.prompt += fmt::format("### Instruction:\n{}\n\n### Response:\n{}\n\n", question, answer);
-  row.prompt += "### Instruction:\n" + std::exchange(fields.instruction, {});
-  if (!fields.input.empty()) row.prompt += "\n\n### Input:\n" + std::exchange(fields.input, {});
-  row.prompt += "\n\n### Response:\n";
+    parts.insert(parts.end(), {"\n\n### Instruction:\n", question, "\n\n### Response:\n", answer});
+  parts.insert(parts.end(), {"\n\n### Instruction:\n", fields.instruction});
+  if (!fields.input.empty()) parts.insert(parts.end(), {"\n\n### Input:\n", fields.input});
+  parts.emplace_back("\n\n### Response:\n");
+  CompletionRow row;
+  size_t bytes = 0;
+  for (const std::string_view part : parts) bytes += part.size();
+  row.prompt.reserve(bytes);
+  for (const std::string_view part : parts) row.prompt += part;
   row.completion = std::move(fields.output);
   return row;
 }

@@ -102,7 +102,7 @@ bool RowSplitter::skip_space() {
 
 template <typename Ends>
 std::string_view RowSplitter::take(Ends ends, bool& whole) {
-  if (long_row_.capacity() > kBufferBytes) long_row_ = {};
+  if (long_row_.capacity() > kBufferBytes) std::vector<char>().swap(long_row_);
   long_row_.clear();
   bool too_long = false;
   for (;;) {
@@ -113,7 +113,7 @@ std::string_view RowSplitter::take(Ends ends, bool& whole) {
     at_ += part.size();
     too_long = too_long || static_cast<int64_t>(long_row_.size() + part.size()) > most_row_bytes_;
     if (too_long) {
-      long_row_ = {};
+      std::vector<char>().swap(long_row_);
     } else if (whole && long_row_.empty()) {
       return part;
     } else {
