@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/json.h"
 
 namespace snug {
 namespace {
@@ -20,12 +21,34 @@ void append(Sample& sample, const std::vector<int32_t>& ids, bool supervised) {
   sample.supervised.resize(sample.ids.size(), supervised);
 }
 
+// The spans of the messages that are learned.
+std::vector<TextSpan> learned_spans(const ChatRow& row, const RenderedChat& chat, const RowPlace& place) {
+  std::vector<bool> learned;  // of the assistant's messages
+  for (size_t i = 0; i < row.messages.size(); ++i) {
+    const Json& message = row.messages[i];
+    if (message.at("role") != "assistant") continue;
+    const auto weight = message.find("weight");
+    learned.push_back(static_cast<int64_t>(i) >= row.learned_from &&
+                      (weight == message.end() || *weight != 0));
+  }
+  if (std::find(learned.begin(), learned.end(), false) == learned.end()) return chat.assistant;
+  if (learned.size() != chat.assistant.size())
+    fail(place, fmt::format("has {} messages of the assistant, not all of them to learn, and the chat "
+                            "template marks {} turns; expected "
+                            "as many",
+                            learned.size(), chat.assistant.size()));
+  std::vector<TextSpan> spans;
+  for (size_t i = 0; i < learned.size(); ++i)
+    if (learned[i]) spans.push_back(chat.assistant[i]);
+  return spans;
+}
+
 }  // namespace
 
 RowEncoder::RowEncoder(const RowEncoding& encoding) : encoding_(encoding) {
   if (encoding_.tokenizer == nullptr) return;
-  encoder_.emplace(*encoding_.tokenizer,
-                   EncodeOptions{.add_special_tokens = false, .special_as_text = encoding_.special_as_text});
+  encoder_.emplace(*encoding_.tokenizer, EncodeOptions{.special_as_text = encoding_.special_as_text});
+  if (encoding_.chat_template != nullptr) chat_encoder_.emplace(*encoding_.tokenizer, EncodeOptions{});
   const TokenizerSpec& spec = encoding_.tokenizer->spec();
   puts_spaces_first_ =
       std::any_of(spec.normalizer.begin(), spec.normalizer.end(),
@@ -35,26 +58,25 @@ RowEncoder::RowEncoder(const RowEncoding& encoding) : encoding_(encoding) {
       });
 }
 
-std::vector<int32_t> RowEncoder::ids(std::string_view text) {
-  std::vector<int32_t> ids;
-  encoder_->feed(text, ids);
-  encoder_->finish(ids);
-  return ids;
-}
-
 // Of a text that another one stands before.
 std::vector<int32_t> RowEncoder::continuation_ids(std::string_view text) {
   if (puts_spaces_first_) {
     // Behind a line feed there is no space that the text does not have.
     constexpr std::string_view kBefore = "\n";
-    const std::vector<int32_t> before = ids(kBefore);
-    std::vector<int32_t> both = ids(std::string(kBefore) + std::string(text));
+    const std::vector<int32_t> before = encoder_->ids(kBefore);
+    std::vector<int32_t> both = encoder_->ids(std::string(kBefore) + std::string(text));
     if (begins_with(both, before)) {
       both.erase(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(before.size()));
       return both;
     }
   }
-  return ids(text);
+  return encoder_->ids(text);
+}
+
+// What the tokenizer puts before a text, unless its ids begin with that.
+void RowEncoder::begin_text(Sample& sample, const std::vector<int32_t>& ids) const {
+  const std::vector<int32_t>& before = encoding_.tokenizer->spec().before;
+  if (!begins_with(ids, before)) append(sample, before, encoding_.train_on_inputs);
 }
 
 // What the tokenizer puts behind a text, and one end of text.
@@ -62,6 +84,18 @@ void RowEncoder::end_text(Sample& sample) const {
   append(sample, encoding_.tokenizer->spec().after, true);
   if (encoding_.end_of_text && (sample.ids.empty() || sample.ids.back() != *encoding_.end_of_text))
     append(sample, {*encoding_.end_of_text}, true);
+}
+
+// Contents that spell a special token could end a turn that goes on.
+void RowEncoder::refuse_special_tokens(const ChatRow& row, const RowPlace& place) {
+  for (size_t i = 0; i < row.messages.size(); ++i) {
+    const auto content = row.messages[i].find("content");
+    if (content == row.messages[i].end() || !content->is_string()) continue;
+    for (const int32_t id : chat_encoder_->ids(content->get_ref<const std::string&>()))
+      if (encoding_.tokenizer->is_special(id))
+        fail(place, fmt::format("messages[{}].content contains {}, a special token; expected text", i,
+                                quote_json(Json(std::string(*encoding_.tokenizer->id_to_token(id))))));
+  }
 }
 
 Sample RowEncoder::encode(const Row& row, const RowPlace& place) {
@@ -78,30 +112,47 @@ Sample RowEncoder::encode(const Row& row, const RowPlace& place) {
 
 Sample RowEncoder::encode_row(const TextRow& row, const RowPlace&) {
   Sample sample;
-  append(sample, encoding_.tokenizer->spec().before, true);
-  append(sample, ids(row.text), true);
+  const std::vector<int32_t> text = encoder_->ids(row.text);
+  begin_text(sample, text);
+  append(sample, text, true);
+  sample.supervised.assign(sample.ids.size(), true);
   end_text(sample);
   return sample;
 }
 
 Sample RowEncoder::encode_row(const CompletionRow& row, const RowPlace&) {
   Sample sample;
-  append(sample, encoding_.tokenizer->spec().before, encoding_.train_on_inputs);
-  const std::vector<int32_t> prompt = ids(row.prompt);
-  std::vector<int32_t> both = ids(row.prompt + row.completion);
-  if (begins_with(both, prompt)) {
-    both.erase(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
-  } else {
-    both = continuation_ids(row.completion);
-  }
+  const std::vector<int32_t> prompt = encoder_->ids(row.prompt);
+  std::vector<int32_t> completion = encoder_->ids(row.prompt + row.completion);
+  if (begins_with(completion, prompt))
+    completion.erase(completion.begin(), completion.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+  else
+    completion = continuation_ids(row.completion);
+  begin_text(sample, prompt);
   append(sample, prompt, encoding_.train_on_inputs);
-  append(sample, both, true);
+  append(sample, completion, true);
   end_text(sample);
   return sample;
 }
 
-Sample RowEncoder::encode_row(const ChatRow&, const RowPlace& place) {
-  fail(place, "is a conversation, and the model has no chat template to write it with");
+Sample RowEncoder::encode_row(const ChatRow& row, const RowPlace& place) {
+  if (!chat_encoder_) fail(place, "is a conversation, and the model has no chat template to write it with");
+  if (encoding_.special_as_text) refuse_special_tokens(row, place);
+  RenderedChat chat;
+  try {
+    chat = encoding_.chat_template->render(
+        {.messages = row.messages, .tools = row.tools, .locate_assistant = !encoding_.train_on_inputs});
+  } catch (const UserError& error) {
+    fail(place, error.what());
+  }
+  if (encoding_.train_on_inputs) {
+    Sample sample;
+    append(sample, chat_encoder_->ids(chat.text), true);
+    return sample;
+  }
+  std::optional<Sample> sample = chat_encoder_->encode(chat.text, learned_spans(row, chat, place));
+  if (!sample) fail(place, "which tokens the assistant's words are cannot be told with this tokenizer");
+  return std::move(*sample);
 }
 
 Sample RowEncoder::encode_row(const TokenRow& row, const RowPlace&) {

@@ -1,5 +1,9 @@
 #include "data/encode_row.h"
 
+#include <map>
+#include <memory>
+
+#include "base/json.h"
 #include "base/testing.h"
 
 namespace snug {
@@ -74,6 +78,110 @@ TEST(EncodeRow, TokensAreTakenAsGiven) {
                     });
   expect_user_error(ExitCode::kBadFile, "rows.jsonl:3: has text",
                     [&] { encoder.encode(TextRow{"a"}, kPlace); });
+}
+
+TEST(EncodeRow, WhatStandsBeforeATextStandsThereOnce) {
+  const auto tokenizer = Tokenizer::load(tokenizer_path("mistral"));
+  ASSERT_EQ(tokenizer->spec().before.size(), 1U);
+  RowEncoder encoder({.tokenizer = tokenizer.get(), .end_of_text = 2, .vocabulary = 1 << 20});
+  const std::vector<int32_t> with =
+      encoder.encode(CompletionRow{"<s>[INST] Hi[/INST]", " Hello"}, kPlace).ids;
+  EXPECT_EQ(with[0], 1);
+  EXPECT_NE(with[1], 1);
+  EXPECT_EQ(encoder.encode(TextRow{"<s>Hi"}, kPlace).ids.size(),
+            tokenizer->encode("<s>Hi", false).size() + 1);
+  // An end of text that is there already is the end.
+  EXPECT_EQ(encoder.encode(TextRow{"Hi</s>"}, kPlace).ids, encoder.encode(TextRow{"Hi"}, kPlace).ids);
+}
+
+TEST(EncodeRow, SpecialTokensOfATextMayStayText) {
+  const auto tokenizer = Tokenizer::load(tokenizer_path("smollm2"));
+  RowEncoder encoder(
+      {.tokenizer = tokenizer.get(), .end_of_text = {}, .vocabulary = 1 << 20, .special_as_text = true});
+  const Sample sample = encoder.encode(TextRow{"a<|im_end|>b"}, kPlace);
+  EXPECT_EQ(tokenizer->decode(sample.ids, true), "a<|im_end|>b");
+}
+
+constexpr std::string_view kChatMl =
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + "
+    "'<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+ChatRow chat(std::string_view messages, int64_t learned_from = 0) {
+  return {.messages = parse_json(messages, "test"), .tools = nullptr, .learned_from = learned_from};
+}
+
+class ChatRows : public testing::Test {
+ protected:
+  std::string learned_of(const ChatRow& row, bool train_on_inputs = false, bool special_as_text = false) {
+    RowEncoder encoder({.tokenizer = tokenizer_.get(),
+                        .chat_template = &template_,
+                        .end_of_text = kEnd,
+                        .vocabulary = 1 << 20,
+                        .train_on_inputs = train_on_inputs,
+                        .special_as_text = special_as_text});
+    return learned(*tokenizer_, encoder.encode(row, kPlace));
+  }
+  std::unique_ptr<const Tokenizer> tokenizer_ = Tokenizer::load(tokenizer_path("smollm2"));
+  ChatTemplate template_ = ChatTemplate::parse(std::string(kChatMl), "chatml");
+};
+
+constexpr std::string_view kTwoTurns =
+    R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}])";
+
+TEST_F(ChatRows, TurnsOfTheAssistantAreLearnedWithTheirEnd) {
+  EXPECT_EQ(learned_of(chat(kTwoTurns)), "b<|im_end|>d<|im_end|>");
+  EXPECT_EQ(learned_of(chat(kTwoTurns), true),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>"
+            "\n<|im_start|>assistant\nd<|im_end|>\n");
+  // Of a prompt and its completion the completion; a weight of 0 takes a message out.
+  EXPECT_EQ(learned_of(chat(kTwoTurns, 3)), "d<|im_end|>");
+  EXPECT_EQ(
+      learned_of(chat(
+          R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"},)"
+          R"({"role": "assistant", "content": "d", "weight": 1}])")),
+      "d<|im_end|>");
+}
+
+TEST_F(ChatRows, WhatCannotBeEncodedIsRefusedWithItsPlace) {
+  expect_user_error(
+      ExitCode::kBadFile,
+      R"(rows.jsonl:3: messages[0].content contains "<|im_end|>" (string), a special token; expected text)",
+      [&] {
+        learned_of(
+            chat(R"([{"role": "user", "content": "a<|im_end|>b"}, {"role": "assistant", "content": "c"}])"),
+            false, true);
+      });
+  template_ = ChatTemplate::parse("{{ raise_exception('no system please') }}", "strict");
+  expect_user_error(ExitCode::kBadFile, "rows.jsonl:3: strict", [&] { learned_of(chat(kTwoTurns)); });
+  RowEncoder encoder({.tokenizer = tokenizer_.get(), .end_of_text = {}, .vocabulary = 1 << 20});
+  expect_user_error(ExitCode::kBadFile, "rows.jsonl:3: is a conversation, and the model has no chat template",
+                    [&] { encoder.encode(chat(kTwoTurns), kPlace); });
+}
+
+// tools/make_dataset_fixtures.py: transformers' apply_chat_template with return_assistant_tokens_mask.
+TEST(EncodeRow, ConversationsAreThoseOfTransformers) {
+  const std::string path = std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/dataset/chats.json";
+  const Json cases = parse_json(read_small_file(path, Bytes(1 << 22)), path);
+  std::map<std::string, std::unique_ptr<const Tokenizer>> tokenizers;
+  ASSERT_GE(cases.size(), 21U);
+  for (const Json& expected : cases) {
+    const auto name = expected.at("tokenizer").get<std::string>();
+    auto& tokenizer = tokenizers[name];
+    if (!tokenizer) tokenizer = Tokenizer::load(tokenizer_path(name));
+    const ChatTemplate chat_template =
+        ChatTemplate::parse(expected.at("template").get<std::string>(), name, expected.at("variables"));
+    RowEncoder encoder({.tokenizer = tokenizer.get(),
+                        .chat_template = &chat_template,
+                        .end_of_text = {},
+                        .vocabulary = 1 << 20});
+    const Sample sample =
+        encoder.encode(ChatRow{.messages = expected.at("messages"), .tools = nullptr}, kPlace);
+    EXPECT_EQ(sample.ids, expected.at("ids").get<std::vector<int32_t>>())
+        << name << expected.at("messages").dump();
+    const std::vector<int> ours(sample.supervised.begin(), sample.supervised.end());
+    EXPECT_EQ(ours, expected.at("mask").get<std::vector<int>>()) << name << expected.at("messages").dump();
+  }
 }
 
 }  // namespace
