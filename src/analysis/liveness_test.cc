@@ -179,5 +179,26 @@ state %w : f32[6,4] weights parameter=fc.weight
   EXPECT_EQ(flops.repeated, 3 * 192);
 }
 
+// 4 rows, 4 features, 6 inside: a product is 192 FLOPs. The backward needs four and makes `up` again.
+TEST(Cost, CountsWhatABackwardMakesAgain) {
+  const Program program = parse_program(R"(phase repeats=2
+graph micro_step
+input %tokens : i32[1,4] data
+state %table : f32[8,4] weights parameter=wte.weight
+state %up : f32[6,4] weights parameter=up.weight
+state %down : f32[4,6] weights parameter=down.weight
+%x : f32[1,4,4] activations = embedding(%tokens, %table) @forward name=x
+%d_x : f32[1,4,4] activations, %d_up : f32[6,4] gradients, %d_down : f32[4,6] gradients = mlp_gradient(%x, %x, %up, %down) {accumulate=0, activation=gelu_none, bias=0, chunk=2, gradients=7, weight=oi} @backward name=d
+)");
+  const DescribedTarget target;
+  const Graph& graph = program.phases[0].graph;
+  EXPECT_EQ(cost(graph, graph.ops[1], target).flops, 4 * 192);
+  EXPECT_EQ(cost(graph, graph.ops[1], target).repeated_flops, 192);
+  EXPECT_EQ(cost(graph, target).repeated_flops, 192);
+  const UpdateFlops flops = update_flops(program);
+  EXPECT_EQ(flops.needed, 2 * 4 * 192);
+  EXPECT_EQ(flops.repeated, 2 * 192);
+}
+
 }  // namespace
 }  // namespace snug

@@ -15,7 +15,7 @@ using Prices = OuterSearch::Prices;
 }  // namespace
 
 double WorkTarget::seconds(const OpQuery&, const OpCost& cost) const {
-  return std::max(cost.flops, kFlopsOfAByte * cost.bytes) * 1e-12;
+  return std::max(cost.flops + cost.repeated_flops, kFlopsOfAByte * cost.bytes) * 1e-12;
 }
 
 std::vector<int64_t> divisors(int64_t number) {

@@ -4,7 +4,7 @@
 //         again. Another micro-batch is another order of sums, so the answer shall follow from budget and model: the same
 //         numbers on a faster machine, with costs measured or estimated.
 // Rule:   the micro-batch whose plan within the budget does the least work in one update; of equal ones the largest. The
-//         work of an operation is the larger of its FLOPs and 32 times the bytes that it reads and writes: what processors
+//         work of an operation is the larger of its FLOPs (those that it makes again among them) and 32 times the bytes that it reads and writes: what processors
 //         and accelerators alike do in the time of one byte, within a factor of two or three. Its sum over an update
 //         counts what is computed again as well as weights that are read once a micro-step, and no machine goes into it.
 // Method: sizes are tried by rising size; the plan of each is sought (outer_search.h) with work in place of seconds.

@@ -74,6 +74,8 @@ struct OperationInfo {
   // The operands do not tell the outputs' types (read_tensor, fill): `infer` gives none; the operation
   // defines existing tensors.
   bool outputs_given = false;
+  // FLOPs of the forward's products that it makes again because nothing of them was saved: on top of the needed ones. nullptr: none.
+  double (*repeated_flops)(const Attributes&, std::span<const OperandType> inputs) = nullptr;
 };
 
 // The entry of `kind`; throws UserError(kBadFile) for an unknown operation, suggesting the nearest name.

@@ -274,6 +274,11 @@ Aliases mlp_gradient_aliases(const Attributes& attributes, Inputs inputs) {
   return rules;
 }
 
+// Products of these `elements` weights in all, over the rows of d_y.
+double mlp_product_flops(Inputs inputs, double elements) {
+  return 2.0 * static_cast<double>(inputs[0].shape.rows()) * elements;
+}
+
 // What it makes again of the forward is no needed work.
 double mlp_gradient_flops(const Attributes& attributes, Inputs inputs) {
   const MlpOperands operands(attributes);
@@ -285,7 +290,15 @@ double mlp_gradient_flops(const Attributes& attributes, Inputs inputs) {
     if (operands.makes(operands.weight(product))) products += elements(product);
     if (operands.makes(0) && product != operands.down()) products += elements(product);
   }
-  return 2.0 * static_cast<double>(inputs[0].shape.rows()) * products;
+  return mlp_product_flops(inputs, products);
+}
+
+double mlp_gradient_repeated_flops(const Attributes& attributes, Inputs inputs) {
+  const MlpOperands operands(attributes);
+  double elements = 0;
+  for (size_t product = 0; product < operands.repeated_products(); ++product)
+    elements += static_cast<double>(inputs[1 + operands.weight(product)].shape.elements());
+  return mlp_product_flops(inputs, elements);
 }
 
 // What the loss's gradient is multiplied by, with scaled=1.
@@ -360,7 +373,7 @@ const OperationInfo kBackward[] = {
     {"gelu_backward", kGeluAttributes, infer_gelu_backward, may_first_two, no_flops, nullptr, nullptr},
     {"swiglu_backward", {}, infer_swiglu_backward, swiglu_backward_aliases, no_flops, nullptr, nullptr},
     {"mlp_gradient", kMlpGradientAttributes, infer_mlp_gradient, mlp_gradient_aliases, mlp_gradient_flops,
-     nullptr, decompose_mlp_gradient},
+     nullptr, decompose_mlp_gradient, false, false, mlp_gradient_repeated_flops},
     {"head_loss_gradient", kHeadAttributes, infer_head_loss_gradient, head_loss_gradient_aliases,
      head_loss_gradient_flops, nullptr, decompose_head_loss_gradient},
     {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first_of_its_type, no_flops, nullptr, nullptr},

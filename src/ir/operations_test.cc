@@ -245,14 +245,23 @@ TEST(Operations, MlpGradientMakesWhatItsBitsSay) {
   struct Made {
     int64_t gradients;
     Types outputs;
-    double products;
+    double products;  // needed; all of these make gate and up again besides
   };
   for (const Made& made : {Made{15, {x, d_in, d_in, d_down}, 6}, Made{1, {x}, 3}, Made{2, {d_in}, 2},
                            Made{8, {d_down}, 1}, Made{9, {x, d_down}, 4}}) {
     SCOPED_TRACE(made.gradients);
     EXPECT_EQ(info.infer(attributes(made.gradients), inputs), made.outputs);
     EXPECT_EQ(info.flops(attributes(made.gradients), inputs), made.products * product);
+    EXPECT_EQ(info.repeated_flops(attributes(made.gradients), inputs), 2 * product);
   }
+  // The gradient of down's bias is a sum over d_y: nothing is made again for it.
+  Attributes bias{{"activation", "gelu_none"}, {"weight", "oi"},         {"bias", int64_t{1}},
+                  {"chunk", int64_t{5}},       {"gradients", int64_t{16}}, {"accumulate", int64_t{0}}};
+  const Types with_bias{x, x, in, {DType::kBF16, {12}}, down, {DType::kBF16, {8}}};
+  EXPECT_EQ(info.infer(bias, with_bias), (Types{{DType::kF32, {8}}}));
+  EXPECT_EQ(info.repeated_flops(bias, with_bias), 0);
+  bias.set("gradients", int64_t{31});
+  EXPECT_EQ(info.repeated_flops(bias, with_bias), product);
   EXPECT_THAT(refusal("mlp_gradient", attributes(16), inputs),
               HasSubstr("attribute gradients: found 16, expected 1 to 15"));
   EXPECT_THAT(refusal("mlp_gradient", attributes(0), inputs), HasSubstr("attribute gradients: found 0"));

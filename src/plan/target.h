@@ -21,10 +21,12 @@ struct OpQuery {
   const Attributes& attributes;
 };
 
-// FLOPs and bytes an operation needs (ir's cost rule): needed work only, causal attention counts half.
+// FLOPs and bytes an operation needs (ir's cost rule): needed work only, causal attention counts half; and the FLOPs of
+// the forward's products that it makes again because nothing of them was saved.
 struct OpCost {
   double flops = 0;  // multiply and add count as two
   double bytes = 0;  // read + written
+  double repeated_flops = 0;
 };
 
 class Target {
