@@ -42,8 +42,10 @@ UpdateFlops update_flops(const Program& program) {
       const OperationInfo& info = operation(op.kind);
       const std::vector<OperandType> inputs = operand_types(phase.graph, op.inputs);
       const auto repeats = static_cast<double>(phase.repeats);
-      (op.part == Part::kRecompute ? sum.repeated : sum.needed) += repeats * info.flops(op.attributes, inputs);
-      if (info.repeated_flops != nullptr) sum.repeated += repeats * info.repeated_flops(op.attributes, inputs);
+      (op.part == Part::kRecompute ? sum.repeated : sum.needed) +=
+          repeats * info.flops(op.attributes, inputs);
+      if (info.repeated_flops != nullptr)
+        sum.repeated += repeats * info.repeated_flops(op.attributes, inputs);
     }
   return sum;
 }

@@ -78,6 +78,17 @@ TEST_P(Budget, PlansFitAndAreMonotoneAndBeatNamedPolicies) {
   }
 }
 
+// Where a budget is tight, saved values, gradients and a block's working set fill the arena from the end of the forward to that of the
+// backward.
+TEST_P(Budget, LayoutsOfTightPlansLoseNextToNothing) {
+  const Bytes low = search_.smallest_arena(), high = search_.keep_all_arena();
+  for (int64_t step = 0; step <= 6; ++step) {
+    const Bytes budget = low + Bytes((high - low).value * step / 12);
+    const CompileReport report = search_.within(budget, kOptimal).compiled.report;
+    EXPECT_LE(report.gap, step == 0 ? 0.002 : 0) << step << ": " << report.layout_order;
+  }
+}
+
 TEST_P(Budget, BelowTheSmallestNothingFits) {
   const Bytes smallest = search_.smallest().compiled.report.arena;
   const BudgetPlan plan = search_.within(smallest - Bytes(1), kOptimal);

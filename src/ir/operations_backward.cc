@@ -376,7 +376,8 @@ const OperationInfo kBackward[] = {
      nullptr, decompose_mlp_gradient, false, false, mlp_gradient_repeated_flops},
     {"head_loss_gradient", kHeadAttributes, infer_head_loss_gradient, head_loss_gradient_aliases,
      head_loss_gradient_flops, nullptr, decompose_head_loss_gradient},
-    {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first_of_its_type, no_flops, nullptr, nullptr},
+    {"cross_entropy_backward", kCrossEntropyAttributes, infer_cross_entropy_backward, may_first_of_its_type,
+     no_flops, nullptr, nullptr},
 };
 
 }  // namespace

@@ -255,7 +255,7 @@ TEST(Operations, MlpGradientMakesWhatItsBitsSay) {
     EXPECT_EQ(info.repeated_flops(attributes(made.gradients), inputs), 2 * product);
   }
   // The gradient of down's bias is a sum over d_y: nothing is made again for it.
-  Attributes bias{{"activation", "gelu_none"}, {"weight", "oi"},         {"bias", int64_t{1}},
+  Attributes bias{{"activation", "gelu_none"}, {"weight", "oi"},           {"bias", int64_t{1}},
                   {"chunk", int64_t{5}},       {"gradients", int64_t{16}}, {"accumulate", int64_t{0}}};
   const Types with_bias{x, x, in, {DType::kBF16, {12}}, down, {DType::kBF16, {8}}};
   EXPECT_EQ(info.infer(bias, with_bias), (Types{{DType::kF32, {8}}}));

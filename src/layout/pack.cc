@@ -27,10 +27,40 @@ struct Task {
   std::vector<Box> boxes;
   std::vector<size_t> buffer_of;  // box -> buffer of the problem
   int32_t times = 0;
+  int64_t bound = 0;                                       // max-live of the boxes, units
   int32_t peak_time = 0;                                   // the first time at which most units live
   int32_t stay_end = std::numeric_limits<int32_t>::max();  // a box of the peak stays when it lives until here
-  int64_t bound = 0;                                       // max-live of the boxes, units
+  // The two times at which boxes are nested deepest: the end of the forward and that of the backward, as a rule.
+  int32_t turn = 0, joint = 0;
 };
+
+bool lives_at(const Box& box, int32_t time) { return box.first <= time && time < box.last; }
+
+// The time at which the boxes are nested deepest: of the largest sum of  size · times to the nearer end of the
+// lifetime. Boxes that live at the time `without` do not count.
+int32_t deepest_time(const Task& task, int32_t without) {
+  // Changes of the sum's slope: it rises to the middle of a lifetime and falls behind it.
+  std::vector<int64_t> bend(static_cast<size_t>(task.times) + 1, 0);
+  for (const Box& box : task.boxes) {
+    if (lives_at(box, without)) continue;
+    const int32_t half = (box.last - box.first) / 2;
+    bend[static_cast<size_t>(box.first)] += box.size;
+    bend[static_cast<size_t>(box.first + half)] -= box.size;
+    bend[static_cast<size_t>(box.last - half)] -= box.size;
+    bend[static_cast<size_t>(box.last)] += box.size;
+  }
+  double sum = 0, slope = 0, most = 0;
+  int32_t deepest = 0;
+  for (int32_t time = 0; time < task.times; ++time) {
+    if (sum > most) {
+      most = sum;
+      deepest = time;
+    }
+    slope += static_cast<double>(bend[static_cast<size_t>(time)]);
+    sum += slope;
+  }
+  return deepest;
+}
 
 Task make_task(const Problem& problem) {
   Task task;
@@ -91,7 +121,7 @@ Task make_task(const Problem& problem) {
   // Where nothing of the peak ends for the longest time: gradients outlive their backward by far.
   std::vector<int32_t> ends;
   for (const Box& box : task.boxes)
-    if (box.first <= task.peak_time && task.peak_time < box.last) ends.push_back(box.last);
+    if (lives_at(box, task.peak_time)) ends.push_back(box.last);
   std::sort(ends.begin(), ends.end());
   int32_t widest = 0;
   for (size_t i = 1; i < ends.size(); ++i) {
@@ -99,6 +129,9 @@ Task make_task(const Problem& problem) {
     widest = ends[i] - ends[i - 1];
     task.stay_end = ends[i];
   }
+  const int32_t one = deepest_time(task, -1), other = deepest_time(task, one);
+  task.joint = std::max(one, other);
+  task.turn = std::min(one, other);
   return task;
 }
 
@@ -109,34 +142,59 @@ struct Sort {
   std::vector<Tie> ties;
 };
 
-// An order of placing. With `at_peak`, the boxes that live at the peak time come before all others, by that
-// sort: they then lie without a hole, so the bound holds at that time, and what is left has room.
+enum class Sides : uint8_t { kOne, kPeak, kJoint };
+
+// An order of placing. With `early`, the boxes that live at one time come before all others, by that sort: they then
+// lie without a hole. At the peak time the bound holds then, and what is left has room.
 struct Order {
   std::string name;
-  std::optional<Sort> at_peak;
+  std::optional<Sort> early;
   Sort rest;
-  // The boxes of the peak that stay lie at the bottom, side by side, first-born lowest; all others are placed
-  // downward from the top. So bytes are freed on one side of the free middle and taken on the other.
-  bool two_sided = false;
+  bool at_turn = false;  // that time is the turn, not the peak
+  // Other than kOne: boxes that stay lie at the bottom, side by side, first-born lowest; all others are placed downward
+  // from the top. So bytes are freed on one side of the free middle and taken on the other. kPeak: boxes of the peak
+  // stay where they outlive the others by far; kJoint: those that live at the joint do, whenever they were made.
+  Sides sides = Sides::kOne;
+  bool two_sided() const { return sides != Sides::kOne; }
 };
+
+bool stays(const Task& task, const Order& order, const Box& box) {
+  if (order.sides == Sides::kJoint) return lives_at(box, task.joint);
+  return order.sides == Sides::kPeak && lives_at(box, task.peak_time) && box.last >= task.stay_end;
+}
+
+// Where the squeaky wheel starts.
+bool is_first_of_wheel(const Order& order) { return order.sides == Sides::kJoint && order.at_turn; }
 
 const std::vector<Order>& orders() {
   static const std::vector<Order> kOrders = [] {
     const Sort size_first{0, {Tie::kFirstUp}};
     const Sort size_last{0, {Tie::kLastDown}};
     const Sort lifetime_size{1, {Tie::kLifetimeDown, Tie::kSizeDown}};
-    std::vector<Order> list = {
-        {"size-down,first-up", std::nullopt, size_first},
-        {"lifetime-down,size-down", std::nullopt, lifetime_size},
-        {"size-down,last-down", std::nullopt, size_last},
-        {"at-peak(size-down,first-up),lifetime-down,size-down", size_first, lifetime_size},
-        {"at-peak(last-down),size-down,last-down", Sort{1, {Tie::kLastDown}}, size_last},
-    };
-    const Sort peak_last{1, {Tie::kLastDown}};
-    list.push_back({"two-sided,at-peak(last-down),lifetime-down,first-down", peak_last,
-                    Sort{1, {Tie::kLifetimeDown, Tie::kFirstDown}}, true});
-    list.push_back({"two-sided,at-peak(last-down),lifetime-class-2-down,size-down,first-down", peak_last,
-                    Sort{1, {Tie::kLifetimeClassDown, Tie::kSizeDown, Tie::kFirstDown}}, true});
+    const Sort last{1, {Tie::kLastDown}};
+    std::vector<Order> list = {{"size-down,first-up", std::nullopt, size_first}};
+    const Sort lifetime_first{1, {Tie::kLifetimeDown, Tie::kFirstDown}};
+    const Sort lifetime_class{1, {Tie::kLifetimeClassDown, Tie::kSizeDown, Tie::kFirstDown}};
+    // What tight steps of training need, mostly.
+    for (const bool at_turn : {false, true})
+      list.push_back({fmt::format("two-sided-at-joint,at-{}(last-down),lifetime-down,first-down",
+                                  at_turn ? "turn" : "peak"),
+                      last, lifetime_first, at_turn, Sides::kJoint});
+    list.insert(list.end(),
+                {
+                    {"lifetime-down,size-down", std::nullopt, lifetime_size},
+                    {"size-down,last-down", std::nullopt, size_last},
+                    {"at-peak(size-down,first-up),lifetime-down,size-down", size_first, lifetime_size},
+                    {"at-peak(last-down),size-down,last-down", last, size_last},
+                    {"two-sided,at-peak(last-down),lifetime-down,first-down", last, lifetime_first, false,
+                     Sides::kPeak},
+                    {"two-sided,at-peak(last-down),lifetime-class-2-down,size-down,first-down", last,
+                     lifetime_class, false, Sides::kPeak},
+                    {"two-sided-at-joint,at-turn(last-down),lifetime-class-2-down,size-down,first-down", last,
+                     lifetime_class, true, Sides::kJoint},
+                    {"two-sided-at-joint,at-turn(last-down),size-down,last-down", last, size_last, true,
+                     Sides::kJoint},
+                });
     for (const int64_t base : {2, 4, 8, 16}) {
       list.push_back({fmt::format("size-class-{}-down,first-up", base), {}, {base, {Tie::kFirstUp}}});
       list.push_back(
@@ -173,36 +231,38 @@ int64_t key(const Box& box, Tie tie) {  // sorts ascending
   throw_internal("layout: unknown tie {}", static_cast<int>(tie));
 }
 
-bool is_at_peak(const Task& task, const Box& box) {
-  return box.first <= task.peak_time && task.peak_time < box.last;
-}
-
-bool stays(const Task& task, const Box& box) { return is_at_peak(task, box) && box.last >= task.stay_end; }
-
 // The boxes' indices in the order of placing.
-std::vector<uint32_t> sorted(const Task& task, const Order& order) {
+struct Sequence {
+  std::vector<uint32_t> boxes;
+  size_t staying = 0;  // so many of the first ones stay
+  bool two_sided = false;
+};
+
+Sequence sorted(const Task& task, const Order& order) {
   struct Keyed {
     std::array<int64_t, 5> keys{};
     uint32_t box = 0;
     auto operator<=>(const Keyed&) const = default;
   };
   std::vector<Keyed> list(task.boxes.size());
+  Sequence result{.boxes = {}, .staying = 0, .two_sided = order.two_sided()};
   for (size_t i = 0; i < list.size(); ++i) {
     const Box& box = task.boxes[i];
     list[i].box = static_cast<uint32_t>(i);
-    if (order.two_sided && stays(task, box)) {
+    if (stays(task, order, box)) {
       list[i].keys = {0, key(box, Tie::kFirstUp)};
+      ++result.staying;
       continue;
     }
-    const bool early = order.at_peak && is_at_peak(task, box);
-    const Sort& sort = early ? *order.at_peak : order.rest;
+    const bool early = order.early && lives_at(box, order.at_turn ? task.turn : task.peak_time);
+    const Sort& sort = early ? *order.early : order.rest;
     list[i].keys[0] = early ? 1 : 2;
     list[i].keys[1] = -size_class(box.size, sort.size_class_base);
     for (size_t t = 0; t < sort.ties.size(); ++t) list[i].keys[2 + t] = key(box, sort.ties[t]);
   }
   std::sort(list.begin(), list.end());
-  std::vector<uint32_t> result(list.size());
-  for (size_t i = 0; i < list.size(); ++i) result[i] = list[i].box;
+  result.boxes.resize(list.size());
+  for (size_t i = 0; i < list.size(); ++i) result.boxes[i] = list[i].box;
   return result;
 }
 
@@ -230,16 +290,16 @@ size_t place_all(const Task& task, const std::vector<uint32_t>& order, int64_t l
 
 // The same for a two-sided order, whose first boxes are those that stay. Works on the arena turned upside
 // down: what stays hangs from the bound, and first fit from 0 upward is placing downward from the top.
-size_t place_two_sided(const Task& task, const std::vector<uint32_t>& order, int64_t limit, FirstFit& arena,
+size_t place_two_sided(const Task& task, const Sequence& order, int64_t limit, FirstFit& arena,
                        Placement& placement) {
   arena.clear();
   placement.offsets.resize(task.boxes.size());
   placement.peak = task.bound;
   int64_t hang_from = task.bound;
-  for (size_t placed = 0; placed < order.size(); ++placed) {
-    const Box& box = task.boxes[order[placed]];
-    int64_t& offset = placement.offsets[order[placed]];
-    if (stays(task, box)) {
+  for (size_t placed = 0; placed < order.boxes.size(); ++placed) {
+    const Box& box = task.boxes[order.boxes[placed]];
+    int64_t& offset = placement.offsets[order.boxes[placed]];
+    if (placed < order.staying) {
       offset = hang_from -= box.size;
       arena.put(box, offset);
     } else {
@@ -251,7 +311,12 @@ size_t place_two_sided(const Task& task, const std::vector<uint32_t>& order, int
   }
   for (size_t box = 0; box < task.boxes.size(); ++box)
     placement.offsets[box] = placement.peak - placement.offsets[box] - task.boxes[box].size;
-  return order.size();
+  return order.boxes.size();
+}
+
+size_t place(const Task& task, const Sequence& order, int64_t limit, FirstFit& arena, Placement& placement) {
+  return order.two_sided ? place_two_sided(task, order, limit, arena, placement)
+                         : place_all(task, order.boxes, limit, arena, placement);
 }
 
 Solution make_solution(const Problem& problem, const Task& task, const Placement& placement,
@@ -276,40 +341,45 @@ Solution pack(const Problem& problem, const PackOptions& options) {
   size_t winner = 0, one_sided_winner = 0;
   std::string suffix;
   // Only what beats the best so far is of interest, so a pass stops where it cannot.
-  const auto try_order = [&](const std::vector<uint32_t>& order, bool two_sided) {
+  const auto try_order = [&](const Sequence& order) {
     const int64_t limit = best.peak == kNoLimit ? kNoLimit : best.peak - 1;
-    const size_t placed = (two_sided ? place_two_sided : place_all)(task, order, limit, arena, trial);
-    if (placed == order.size()) std::swap(best, trial);
+    const size_t placed = place(task, order, limit, arena, trial);
+    if (placed == order.boxes.size()) std::swap(best, trial);
     return placed;
   };
 
   const int64_t content = std::max(task.bound, options.enough.value / problem.alignment.value - task.bottom);
   for (size_t i = 0; i < orders().size() && best.peak > content; ++i) {
-    if (try_order(sorted(task, orders()[i]), orders()[i].two_sided) < task.boxes.size()) continue;
+    if (try_order(sorted(task, orders()[i])) < task.boxes.size()) continue;
     winner = i;
-    if (!orders()[i].two_sided) one_sided_winner = i;
+    if (!orders()[i].two_sided()) one_sided_winner = i;
   }
 
-  // Squeaky wheel: the box that found no place below the best peak comes earlier next time. Three quarters
-  // of the work go to the best one-sided order, the rest to the other one-sided ones in turn.
+  // Squeaky wheel: the box that found no place below the best peak comes earlier next time, but behind those that stay.
+  // A third of the work goes to the order from which tight training steps are packed best, half to the best one-sided
+  // one, the rest to the other one-sided ones in turn.
   const auto improve = [&](size_t start, int64_t work) {
-    std::vector<uint32_t> list = sorted(task, orders()[start]);
+    Sequence order = sorted(task, orders()[start]);
     const int64_t work_end = arena.work() + work;
     for (int pass = 0; pass < kPassesPerOrder && arena.work() < work_end && best.peak > content; ++pass) {
-      const size_t placed = try_order(list, false);
-      if (placed == list.size()) {
+      const size_t placed = try_order(order);
+      if (placed == order.boxes.size()) {
         winner = start;
         suffix = ",squeaky-wheel";
       } else {
-        const auto failed = list.begin() + static_cast<std::ptrdiff_t>(placed);
-        std::rotate(list.begin() + static_cast<std::ptrdiff_t>(placed / kPromotion), failed, failed + 1);
+        const auto failed = order.boxes.begin() + static_cast<std::ptrdiff_t>(placed);
+        const size_t place = order.staying + (placed - order.staying) / kPromotion;
+        std::rotate(order.boxes.begin() + static_cast<std::ptrdiff_t>(place), failed, failed + 1);
       }
     }
   };
-  improve(one_sided_winner, options.search_work / 4 * 3);
+  improve(static_cast<size_t>(std::find_if(orders().begin(), orders().end(), is_first_of_wheel) -
+                              orders().begin()),
+          options.search_work / 3);
+  improve(one_sided_winner, options.search_work / 2);
   for (size_t i = 0; i < orders().size(); ++i)
-    if (i != one_sided_winner && !orders()[i].two_sided)
-      improve(i, options.search_work / 4 / static_cast<int64_t>(orders().size() - 1));
+    if (i != one_sided_winner && !orders()[i].two_sided())
+      improve(i, options.search_work / 6 / static_cast<int64_t>(orders().size() - 1));
   return make_solution(problem, task, best, orders()[winner].name + suffix);
 }
 
@@ -328,7 +398,7 @@ Solution pack_in_order(const Problem& problem, std::string_view order) {
     const Task task = make_task(problem);
     FirstFit arena(task.times);
     Placement placement;
-    (known.two_sided ? place_two_sided : place_all)(task, sorted(task, known), kNoLimit, arena, placement);
+    place(task, sorted(task, known), kNoLimit, arena, placement);
     return make_solution(problem, task, placement, known.name);
   }
   throw_internal("layout: unknown order \"{}\"", order);

@@ -8,10 +8,13 @@
 //             which begin with the same persistent buffers agree on their places; then the buffers that live
 //             from the first to the last moment. This loses nothing.
 //          2. The rest by first fit, in each order of order_names() until the peak meets the bound (or options.enough).
-//             Two of the orders pack from both sides: the backward of recomputed blocks frees a block's input
-//             and makes larger gradients, so gradients grow from the bottom and all else hangs from the top.
+//             Some orders pack from both sides: where live bytes are nested deepest, two times stand out as a rule,
+//             the end of the forward and that of the backward. What lives at the later one (gradients) grows from
+//             the bottom, all else hangs from the top, what the forward saved first and the longest-lived highest:
+//             then bytes are freed on one side of the free middle and taken on the other.
 //          3. Where none meets it, squeaky wheel: again and again, with the buffer that found no place below
-//             the best peak moved forward, as long as options.search_work lasts.
+//             the best peak moved forward, as long as options.search_work lasts. It starts from one of the two-sided
+//             orders: what is missing there is a block's own working set, mostly, and blocks are alike.
 //          One pass costs O(n^2) at worst; 19,000 buffers take some hundredths of a second (bench/layout).
 // Source:  portfolio and ties: measured on training traces (bench/layout). Squeaky wheel: Joslin and
 //          Clements, "Squeaky Wheel Optimization", JAIR 10 (1999); here a pass stops at the first complaint.
@@ -29,7 +32,7 @@ namespace snug::layout {
 
 struct PackOptions {
   // How many placed boxes the squeaky wheel may look at in all, 2 ns each; 0: it is off.
-  int64_t search_work = 64'000'000;
+  int64_t search_work = 96'000'000;
   // A peak with which the caller is content: it is not lowered further.
   Bytes enough{0};
 };

@@ -33,7 +33,8 @@ Bytes NullTarget::scratch_bytes(const OpQuery& query) const {
 }
 
 double NullTarget::seconds(const OpQuery&, const OpCost& cost) const {
-  return std::max((cost.flops + cost.repeated_flops) / profile_.flops_per_second, cost.bytes / profile_.bytes_per_second);
+  return std::max((cost.flops + cost.repeated_flops) / profile_.flops_per_second,
+                  cost.bytes / profile_.bytes_per_second);
 }
 
 }  // namespace snug
