@@ -498,6 +498,19 @@ std::vector<OptionInfo> make_options() {
 
   add(text("prompt", &RunOptions::prompt,
            {.group = generation, .value = "TEXT", .commands = kGenerate, .help = "Text to continue."}));
+  add(boolean("chat", &RunOptions::chat,
+              {.group = generation,
+               .commands = kGenerate,
+               .help = "The prompt is a user's turn of a conversation, written as the model's chat template writes it; prints the answer, up to "
+                       "the template's end-of-turn token."}));
+  add(text("system", &RunOptions::system,
+           {.group = generation, .value = "TEXT", .commands = kGenerate, .help = "With --chat: the system message before the prompt."}));
+  add(text("chat_template", &RunOptions::chat_template,
+           {.group = generation,
+            .value = "NAME|FILE",
+            .commands = kGenerate,
+            .help = "With --chat: alpaca, chatml, gemma, llama3, mistral, phi3, vicuna, zephyr, or a Jinja file (docs/chat_templates.md). Default: "
+                    "the model's own (chat_template.jinja, tokenizer_config.json)."}));
   {
     OptionInfo info{.group = generation,
                     .value = "IDS",

@@ -30,7 +30,7 @@ std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory) {
   return read(directory.config());
 }
 
-std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<void(int32_t)>& emit) {
+std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<bool(int32_t)>& emit) {
   require(run.kind == RunKind::kGenerate, "generate() needs a run that was prepared for generation");
   if (prompt.empty()) throw_user(ExitCode::kUsage, "the prompt is empty; expected at least one token");
   if (static_cast<int64_t>(prompt.size()) > run.model.max_positions)
@@ -45,7 +45,8 @@ std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, co
   loading = &executor;
   executor.run_phase("load");
 
-  const std::vector<int32_t> ends = end_of_text_ids(run.directory);
+  std::vector<int32_t> ends = end_of_text_ids(run.directory);
+  if (run.chat && run.chat->end_id) ends.push_back(*run.chat->end_id);
   Sampler sampler({.temperature = run.options.temperature, .top_k = run.options.top_k, .top_p = run.options.top_p},
                   run.options.seed, run.model.vocabulary);
   std::vector<int32_t> tokens(prompt.begin(), prompt.end());
@@ -75,7 +76,7 @@ std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, co
     const int32_t next = sampler.next(logits);
     if (std::count(ends.begin(), ends.end(), next) > 0) break;
     tokens.push_back(next);
-    emit(next);
+    if (!emit(next)) break;
   }
   return tokens;
 }

@@ -11,10 +11,11 @@
 namespace snug {
 
 // Loads the weights and adds up to options.max_new_tokens tokens to `prompt`, which holds at least one. Each token runs the
-// forward phase at the smallest planned length that holds the sequence. Ends at an end-of-text id of the model or at its last position.
-// `emit` gets each new token as it comes. Throws UserError(kUsage) for an empty prompt, one beyond the model's positions, or an id
+// forward phase at the smallest planned length that holds the sequence. Ends at an end-of-text id of the model, at run.chat's
+// end of turn, or at its last position.
+// `emit` gets each new token as it comes and says whether to go on. Throws UserError(kUsage) for an empty prompt, one beyond the model's positions, or an id
 // outside its vocabulary.
-std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<void(int32_t)>& emit);
+std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<bool(int32_t)>& emit);
 
 // Ids at which generation ends, from generation_config.json or config.json (eos_token_id may be one id or a list); empty when neither says.
 std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory);

@@ -232,7 +232,13 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
 
   std::unique_ptr<const Tokenizer> tokenizer;
   if (reads_text(options, kind)) tokenizer = text_tokenizer(options, model);
-  if (tokenizer && !options.prompt.empty()) options.prompt_tokens = encode_prompt(*tokenizer, options.prompt);
+  std::optional<ChatPrompt> chat;
+  if (kind == RunKind::kGenerate && options.chat) {
+    chat = chat_prompt(options, tokenizer.get());
+    options.prompt_tokens = chat->ids;
+  } else if (tokenizer && !options.prompt.empty()) {
+    options.prompt_tokens = encode_prompt(*tokenizer, options.prompt);
+  }
   std::optional<Windows> train = open_windows(options.train_file, options, model, directory, tokenizer.get());
   std::optional<Windows> validation = open_windows(options.validation_file, options, model, directory, tokenizer.get());
   if (kind != RunKind::kGenerate) tokenizer.reset();
@@ -245,6 +251,7 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                .directory = std::move(directory),
                .model = std::move(model),
                .tokenizer = std::move(tokenizer),
+               .chat = std::move(chat),
                .evaluates = evaluates,
                .compile_options = {},
                .backend = std::move(backend),

@@ -20,6 +20,7 @@
 #include "observe/reserve.h"
 #include "train/costs.h"
 #include "train/run_options.h"
+#include "train/text_tokenizer.h"
 
 #include "backends/cpu/backend.h"
 
@@ -34,6 +35,7 @@ struct Prepared {
   ModelDirectory directory;
   Model model;
   std::unique_ptr<const Tokenizer> tokenizer;  // of a prompt; none: Snug's byte tokenizer, or no prompt
+  std::optional<ChatPrompt> chat;              // of options.chat
   bool evaluates = false;  // there is a phase that evaluates
   CompileOptions compile_options;
   std::unique_ptr<cpu::CpuBackend> backend;

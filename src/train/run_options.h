@@ -86,6 +86,9 @@ struct RunOptions {
 
   // Generation
   std::string prompt;
+  bool chat = false;          // the prompt is a user's turn
+  std::string system;         // the system message before it
+  std::string chat_template;  // a built-in template or a file; empty: the model's own
   std::vector<int32_t> prompt_tokens;  // instead of `prompt`: for models whose tokenizer Snug does not read
   int64_t max_new_tokens = 200, top_k = 50;
   double temperature = 1, top_p = 1;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/byte_tokenizer.h"
+#include "formats/chat_template/chat_template.h"
 #include "train/costs.h"
 #include "train/generator.h"
 
@@ -45,6 +46,23 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
   const std::vector<int32_t> text = tokenizer.encode(prompt, false);
   ids.insert(ids.end(), text.begin(), text.end());
   return ids;
+}
+
+ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer) {
+  const ChatTemplate chat = choose_chat_template(options.model, options.chat_template);
+  Json messages = Json::array();
+  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back({{"role", "user"}, {"content", options.prompt}});
+  const std::string text = chat.render({.messages = messages, .add_generation_prompt = true}).text;
+  const auto encode = [&](const std::string& part) { return tokenizer != nullptr ? tokenizer->encode(part, false) : encode_bytes(part); };
+  ChatPrompt prompt{.ids = encode(text), .end_of_turn = chat.end_of_turn(), .end_id = std::nullopt};
+  if (prompt.ids.empty()) throw_user(ExitCode::kBadFile, "{}: writes nothing for a user's turn", chat.name());
+  if (tokenizer != nullptr) {
+    // Of several tokens ("<|end|>\n<|endoftext|>") the first one ends the answer, when it stands for nothing else.
+    const std::vector<int32_t> end = encode(prompt.end_of_turn);
+    if (!end.empty() && (end.size() == 1 || tokenizer->is_special(end[0]))) prompt.end_id = end[0];
+  }
+  return prompt;
 }
 
 std::string ids_directory() {

@@ -24,6 +24,19 @@ std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tok
 // The prompt's ids, with what the tokenizer puts before a text and without what it puts behind.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt);
 
+// A question to a chat model.
+struct ChatPrompt {
+  std::vector<int32_t> ids;  // of the rendered conversation; never empty
+  // What ends the answer: the text that the template writes behind one (may be empty), and its id where it is one token.
+  std::string end_of_turn;
+  std::optional<int32_t> end_id;
+};
+
+// options.prompt as the user's turn behind options.system, rendered by options.chat_template and encoded as it stands: the template has
+// written the special tokens. `tokenizer`: null for Snug's byte tokenizer. Throws UserError for a template that is missing, broken, or
+// refuses the conversation.
+ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer);
+
 // Where texts are kept as ids while a run reads them: the cache directory, or the system's directory for temporary files.
 std::string ids_directory();
 
