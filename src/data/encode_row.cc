@@ -48,7 +48,7 @@ std::vector<TextSpan> learned_spans(const ChatRow& row, const RenderedChat& chat
 RowEncoder::RowEncoder(const RowEncoding& encoding) : encoding_(encoding) {
   if (encoding_.tokenizer == nullptr) return;
   encoder_.emplace(*encoding_.tokenizer, EncodeOptions{.special_as_text = encoding_.special_as_text});
-  if (encoding_.chat_template != nullptr) chat_encoder_.emplace(*encoding_.tokenizer, EncodeOptions{});
+  if (encoding_.special_as_text) chat_encoder_.emplace(*encoding_.tokenizer, EncodeOptions{});
   const TokenizerSpec& spec = encoding_.tokenizer->spec();
   puts_spaces_first_ =
       std::any_of(spec.normalizer.begin(), spec.normalizer.end(),
@@ -91,7 +91,7 @@ void RowEncoder::refuse_special_tokens(const ChatRow& row, const RowPlace& place
   for (size_t i = 0; i < row.messages.size(); ++i) {
     const auto content = row.messages[i].find("content");
     if (content == row.messages[i].end() || !content->is_string()) continue;
-    for (const int32_t id : chat_encoder_->ids(content->get_ref<const std::string&>()))
+    for (const int32_t id : chat_encoder().ids(content->get_ref<const std::string&>()))
       if (encoding_.tokenizer->is_special(id))
         fail(place, fmt::format("messages[{}].content contains {}, a special token; expected text", i,
                                 quote_json(Json(std::string(*encoding_.tokenizer->id_to_token(id))))));
@@ -136,7 +136,8 @@ Sample RowEncoder::encode_row(const CompletionRow& row, const RowPlace&) {
 }
 
 Sample RowEncoder::encode_row(const ChatRow& row, const RowPlace& place) {
-  if (!chat_encoder_) fail(place, "is a conversation, and the model has no chat template to write it with");
+  if (encoding_.chat_template == nullptr)
+    fail(place, "is a conversation, and the model has no chat template to write it with");
   if (encoding_.special_as_text) refuse_special_tokens(row, place);
   RenderedChat chat;
   try {
@@ -147,10 +148,10 @@ Sample RowEncoder::encode_row(const ChatRow& row, const RowPlace& place) {
   }
   if (encoding_.train_on_inputs) {
     Sample sample;
-    append(sample, chat_encoder_->ids(chat.text), true);
+    append(sample, chat_encoder().ids(chat.text), true);
     return sample;
   }
-  std::optional<Sample> sample = chat_encoder_->encode(chat.text, learned_spans(row, chat, place));
+  std::optional<Sample> sample = chat_encoder().encode(chat.text, learned_spans(row, chat, place));
   if (!sample) fail(place, "which tokens the assistant's words are cannot be told with this tokenizer");
   return std::move(*sample);
 }

@@ -48,13 +48,16 @@ class RowEncoder {
   Sample encode_row(const ChatRow& row, const RowPlace& place);
   Sample encode_row(const TokenRow& row, const RowPlace& place);
   void begin_text(Sample& sample, const std::vector<int32_t>& ids) const;
+  SpanEncoder& chat_encoder() { return chat_encoder_ ? *chat_encoder_ : *encoder_; }
   std::vector<int32_t> continuation_ids(std::string_view text);
   void end_text(Sample& sample) const;
   void refuse_special_tokens(const ChatRow& row, const RowPlace& place);
 
   RowEncoding encoding_;
-  std::optional<SpanEncoder> encoder_, chat_encoder_;  // without what the tokenizer puts around a text
-  bool puts_spaces_first_ = false;                     // a text on its own gets a space before it
+  std::optional<SpanEncoder> encoder_;  // without what the tokenizer puts around a text
+  std::optional<SpanEncoder>
+      chat_encoder_;  // the same with a template's special tokens, where encoder_ takes them for text
+  bool puts_spaces_first_ = false;  // a text on its own gets a space before it
 };
 
 }  // namespace snug

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "formats/dataset/byte_source.h"
+#include "formats/dataset/json_cursor.h"
 #include "formats/dataset/parse_row.h"
 #include "formats/dataset/row_splitter.h"
 
@@ -183,7 +184,13 @@ DatasetFormat detect(const std::string& path) {
   RowSplitter splitter(open_byte_source(path), path, kMostRowBytes);
   const std::optional<std::string_view> row = splitter.next();
   if (!row) throw_user(ExitCode::kBadFile, "{}: has no rows; expected at least one", path);
-  return detect_row_format(*row, fmt::format("{}:{}", path, splitter.row()));
+  try {
+    return detect_row_format(*row, fmt::format("{}:{}", path, splitter.row()));
+  } catch (const JsonSyntaxError& error) {
+    if (splitter.is_array()) throw;
+    throw JsonSyntaxError(
+        fmt::format("{} (a file of rows has one object a line, or is one array of them)", error.what()));
+  }
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(DatasetReader, EveryFormatIsToldByItsFields) {
   expect_user_error(ExitCode::kBadFile, "preference data",
                     [&] { format(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"); });
   expect_user_error(ExitCode::kBadFile,
-                    R"(rows.jsonl:1: has the fields "question, answer" (string); expected those of)",
+                    R"(rows.jsonl:1: has the fields ["question","answer"]; expected those of)",
                     [&] { format(R"({"question": "a", "answer": "b"})"); });
 }
 
@@ -209,6 +209,10 @@ TEST(DatasetReader, FilesThatAreNotReadAreRefusedByName) {
   refused("table.tsv",
           "pandas.read_csv('table.tsv', sep='\\t').to_json('table.jsonl', orient='records', lines=True)");
   refused("empty.jsonl", "byte 1: not valid JSON");
+  refused("empty.jsonl", "found \"PAR1\" (a file of rows has one object a line, or is one array of them)");
+  expect_user_error(ExitCode::kBadFile, "is UTF-16; expected UTF-8", [&] {
+    find_data_files(std::vector{directory.add("windows.jsonl", std::string_view("\xFF\xFE{\0", 4))});
+  });
   const std::string text = directory.add("a.txt", "x"), rows = directory.add("a.jsonl", "{\"text\": \"a\"}");
   expect_user_error(ExitCode::kBadFile, "expected files of one kind", [&] {
     find_data_files(std::vector{text, rows});

@@ -525,13 +525,13 @@ DatasetFormat detect_row_format(std::string_view row, std::string_view place) {
                "{}: has the fields of preference data (chosen, rejected), which Snug does not train on",
                place);
   if (has("text") || has("content")) return DatasetFormat::kJsonText;
-  std::string found;
-  for (size_t i = 0; i < keys.size() && found.size() < 200; ++i) found += (i == 0 ? "" : ", ") + keys[i];
+  Json found = Json::array();
+  for (size_t i = 0; i < keys.size() && i < 20; ++i) found.push_back(keys[i].substr(0, 80));
   throw_user(ExitCode::kBadFile,
              "{}: has the fields {}; expected those of a known format: text; instruction and output "
              "(alpaca); conversations "
              "(sharegpt); messages; prompt and completion; input_ids (tokens)",
-             place, quote_json(Json(found)));
+             place, found.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Row parse_row(DatasetFormat format, std::string_view row, std::string_view place, const RowFields& fields,

@@ -58,7 +58,11 @@ RowSplitter::RowSplitter(std::unique_ptr<ByteSource> source, std::string path, i
       most_row_bytes_(most_row_bytes),
       buffer_(kBufferBytes) {
   refill();
-  if (std::string_view(buffer_.data(), filled_).starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+  const std::string_view first(buffer_.data(), filled_);
+  if (first.starts_with("\xFF\xFE") || first.starts_with("\xFE\xFF"))
+    throw_user(ExitCode::kBadFile, "{}: is UTF-16; expected UTF-8. Convert it with: iconv -f UTF-16 -t UTF-8",
+               path_);
+  if (first.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
   // White space before an array; before a line it is part of the line.
   const size_t line = at_;
   if (skip_space() && buffer_[at_] == '[') {
