@@ -150,12 +150,12 @@ class Interpreter {
   const std::unordered_map<const Object*, size_t> messages_;
 
   Ref<Scope> scope_;
+  Rendered rendered_;
   std::string* output_;
   int captures_ = 0;  // outputs that are not the text itself
   int depth_ = 0;
   int line_ = 1;
   bool in_message_ = false;  // inside an iteration over the messages
-  Rendered rendered_;
   // What may hold itself: emptied at the end.
   std::vector<Ref<Namespace>> namespaces_;
   std::vector<Ref<Scope>> kept_scopes_;
