@@ -5,7 +5,8 @@ Compared, each with a line of its own; the exit code is 1 when one differs:
   weights    every tensor of the directory with what transformers itself reads out of the GGUF file: bit for bit (only with --wheel)
   ids        the first 6,000 characters of the text in Snug's and in the tokenizers library's ids
   loss       of those ids in one window, and of the same as a text file, which ends with an end of text: 1e-4 relative at most
-  ids of a conversation, and what Snug answers to it under greedy decoding: the same ids as transformers'
+  answers    to two questions under greedy decoding: the same ids behind the same conversation, and with --chat, where Snug renders the
+             conversation by the chat template, the same text
 
     python3 -m venv ENVIRONMENT
     ENVIRONMENT/bin/pip install torch transformers accelerate gguf safetensors
@@ -99,11 +100,13 @@ def check_answers(report, arguments, model, tokenizer):
         expected = output[len(prompt):]
         if expected and expected[-1] == tokenizer.eos_token_id:
             expected.pop()  # Snug ends before it
-        words = snug(arguments.program, "generate", "--model", arguments.model, "--prompt_tokens", ",".join(map(str, prompt)),
-                     "--temperature", 0, "--max_new_tokens", NEW_TOKENS).split()
-        ours = [int(word) for word in words]
-        report.line(ours == expected, f"answer: {len(expected)} ids to {question!r}: {tokenizer.decode(expected)!r}"
+        common = ("generate", "--model", arguments.model, "--temperature", 0, "--max_new_tokens", NEW_TOKENS)
+        ours = [int(word) for word in snug(arguments.program, *common, "--prompt_tokens", ",".join(map(str, prompt))).split()]
+        report.line(ours == expected, f"ids behind the same {len(prompt)}: {len(expected)}"
                     + ("" if ours == expected else f"; snug's: {tokenizer.decode(ours)!r}"))
+        text = tokenizer.decode(expected, skip_special_tokens=True)
+        chat = snug(arguments.program, *common, "--chat", "--prompt", question)
+        report.line(chat == text + "\n", f"answer to {question!r}: {text!r}" + ("" if chat == text + "\n" else f"; snug's: {chat!r}"))
 
 
 def main():
