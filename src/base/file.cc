@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <random>
 #include <system_error>
@@ -143,6 +145,73 @@ void remove_tree(const std::string& path) {
   }
 }
 
+// Fills `destination` from `offset` of a file that had `size` bytes.
+void read_at(int descriptor, const std::string& path, int64_t size, int64_t offset,
+             std::span<std::byte> destination) {
+  const auto wanted = static_cast<int64_t>(destination.size());
+  if (offset < 0 || offset > size || wanted > size - offset)
+    throw_user(ExitCode::kBadFile, "{}: {} bytes wanted at offset {}, but the file has {} bytes", path,
+               wanted, offset, size);
+  size_t done = 0;
+  while (done < destination.size()) {
+    size_t count = std::min(destination.size() - done, kLargestTransferBytes);
+    const FileFault fault = ask_hook(FileOperation::kRead, path);
+    if (fault.error_number != 0 && fault.error_number != EINTR) throw_io(path, "read", fault.error_number);
+    if (fault.error_number == EINTR) continue;
+    if (fault.at_most_bytes) count = std::min(count, *fault.at_most_bytes);
+    const ssize_t got = count == 0 ? 0
+                                   : ::pread(descriptor, destination.data() + done, count,
+                                             offset + static_cast<int64_t>(done));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      throw_io(path, "read", errno);
+    }
+    if (got == 0)
+      throw_user(ExitCode::kBadFile,
+                 "{}: ends at byte {} while it is read; it had {} bytes when it was opened", path,
+                 offset + static_cast<int64_t>(done), size);
+    done += static_cast<size_t>(got);
+  }
+}
+
+// Writes all bytes: at `offset`, or where the file stands without one.
+void write_all(int descriptor, const std::string& path, std::optional<int64_t> offset,
+               std::span<const std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    size_t count = std::min(bytes.size() - done, kLargestTransferBytes);
+    const FileFault fault = ask_hook(FileOperation::kWrite, path);
+    if (fault.error_number != 0 && fault.error_number != EINTR) throw_io(path, "write", fault.error_number);
+    if (fault.error_number == EINTR) continue;
+    if (fault.at_most_bytes) count = std::min(count, std::max<size_t>(1, *fault.at_most_bytes));
+    const ssize_t put =
+        offset ? ::pwrite(descriptor, bytes.data() + done, count, *offset + static_cast<int64_t>(done))
+               : ::write(descriptor, bytes.data() + done, count);
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      throw_io(path, "write", errno);
+    }
+    done += static_cast<size_t>(put);
+  }
+}
+
+// Waits for the lock of an open file, or tells that another process has it. A file system without locks locks nothing.
+bool lock_file(int descriptor, bool waits) {
+  int result = 0;
+  do {
+    result = ::flock(descriptor, waits ? LOCK_EX : LOCK_EX | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 || errno != EWOULDBLOCK;
+}
+
+// Whether `path` names the open file still.
+bool is_same_file(int descriptor, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 }  // namespace
 
 std::string_view file_operation_name(FileOperation operation) {
@@ -232,30 +301,7 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
 }
 
 void InputFile::read(int64_t offset, std::span<std::byte> destination) const {
-  const auto wanted = static_cast<int64_t>(destination.size());
-  if (offset < 0 || offset > size_ || wanted > size_ - offset)
-    throw_user(ExitCode::kBadFile, "{}: {} bytes wanted at offset {}, but the file has {} bytes", path_,
-               wanted, offset, size_);
-  size_t done = 0;
-  while (done < destination.size()) {
-    size_t count = std::min(destination.size() - done, kLargestTransferBytes);
-    const FileFault fault = ask_hook(FileOperation::kRead, path_);
-    if (fault.error_number != 0 && fault.error_number != EINTR) throw_io(path_, "read", fault.error_number);
-    if (fault.error_number == EINTR) continue;
-    if (fault.at_most_bytes) count = std::min(count, *fault.at_most_bytes);
-    const ssize_t got = count == 0 ? 0
-                                   : ::pread(descriptor_, destination.data() + done, count,
-                                             offset + static_cast<int64_t>(done));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      throw_io(path_, "read", errno);
-    }
-    if (got == 0)
-      throw_user(ExitCode::kBadFile,
-                 "{}: ends at byte {} while it is read; it had {} bytes when it was opened", path_,
-                 offset + static_cast<int64_t>(done), size_);
-    done += static_cast<size_t>(got);
-  }
+  read_at(descriptor_, path_, size_, offset, destination);
 }
 
 OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
@@ -273,21 +319,8 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   require(is_open(), "write to {} after it was closed", path_);
-  size_t done = 0;
-  while (done < bytes.size()) {
-    size_t count = std::min(bytes.size() - done, kLargestTransferBytes);
-    const FileFault fault = ask_hook(FileOperation::kWrite, path_);
-    if (fault.error_number != 0 && fault.error_number != EINTR) throw_io(path_, "write", fault.error_number);
-    if (fault.error_number == EINTR) continue;
-    if (fault.at_most_bytes) count = std::min(count, std::max<size_t>(1, *fault.at_most_bytes));
-    const ssize_t put = ::write(descriptor_, bytes.data() + done, count);
-    if (put < 0) {
-      if (errno == EINTR) continue;
-      throw_io(path_, "write", errno);
-    }
-    done += static_cast<size_t>(put);
-    position_ += put;
-  }
+  write_all(descriptor_, path_, std::nullopt, bytes);
+  position_ += static_cast<int64_t>(bytes.size());
 }
 
 void OutputFile::preallocate(Bytes size) {
@@ -360,6 +393,87 @@ void AtomicDirectory::commit() {
   rename_with_hook(temporary_, target_);
   committed_ = true;
   fsync_directory(parent_directory(target_));
+}
+
+ScratchFile::ScratchFile(const std::string& directory) : path_(join_path(directory, "scratch")) {
+  descriptor_ = open_with_hook(directory, O_TMPFILE | O_RDWR, 0600);
+  if (descriptor_ < 0 &&
+      (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {  // a file system without nameless files
+    path_ = temporary_name(path_);
+    descriptor_ = open_with_hook(path_, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (descriptor_ >= 0) ::unlink(path_.c_str());
+  }
+  if (descriptor_ < 0) throw_io(directory, "create a file in it", errno);
+}
+
+ScratchFile::~ScratchFile() { ::close(descriptor_); }
+
+void ScratchFile::write(std::span<const std::byte> bytes) {
+  write_all(descriptor_, path_, size_, bytes);
+  size_ += static_cast<int64_t>(bytes.size());
+}
+
+void ScratchFile::read(int64_t offset, std::span<std::byte> destination) const {
+  read_at(descriptor_, path_, size_, offset, destination);
+}
+
+ContinuedFile::ContinuedFile(std::string path, const std::function<void()>& waits)
+    : path_(std::move(path)), part_(path_ + ".part") {
+  while (true) {
+    descriptor_ = open_with_hook(part_, O_RDWR | O_CREAT, 0666);
+    if (descriptor_ < 0) throw_io(part_, "open it for writing", errno);
+    if (!lock_file(descriptor_, false)) {
+      if (waits) waits();
+      lock_file(descriptor_, true);
+    }
+    // While this process waited, the other one may have finished or removed the file.
+    if (is_same_file(descriptor_, part_)) break;
+    ::close(std::exchange(descriptor_, -1));
+  }
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) {
+    const int error_number = errno;
+    ::close(descriptor_);
+    throw_io(part_, "read its size", error_number);
+  }
+  size_ = status.st_size;
+}
+
+ContinuedFile::~ContinuedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void ContinuedFile::read(int64_t offset, std::span<std::byte> destination) const {
+  read_at(descriptor_, part_, size_, offset, destination);
+}
+
+void ContinuedFile::truncate(int64_t size) {
+  if (::ftruncate(descriptor_, size) != 0) throw_io(part_, "truncate", errno);
+  size_ = size;
+}
+
+void ContinuedFile::write(std::span<const std::byte> bytes) {
+  write_all(descriptor_, part_, size_, bytes);
+  size_ += static_cast<int64_t>(bytes.size());
+}
+
+void ContinuedFile::commit() {
+  require(descriptor_ >= 0, "{} is committed twice", path_);
+  if (sync_with_hook(descriptor_, part_) != 0) throw_io(part_, "fsync", errno);
+  rename_with_hook(part_, path_);
+  if (close_with_hook(std::exchange(descriptor_, -1), path_) != 0) throw_io(path_, "close", errno);
+  fsync_directory(parent_directory(path_));
+}
+
+void ContinuedFile::remove_abandoned(const std::string& path, int64_t seconds) {
+  const std::string part = path + ".part";
+  const int descriptor = open_with_hook(part, O_RDWR, 0);
+  if (descriptor < 0) return;
+  struct stat status {};
+  if (lock_file(descriptor, false) && ::fstat(descriptor, &status) == 0 &&
+      ::time(nullptr) - status.st_mtime >= seconds)
+    ::unlink(part.c_str());
+  ::close(descriptor);
 }
 
 bool is_temporary_name(std::string_view name) { return name.find(kTemporaryMark) != std::string_view::npos; }

@@ -186,6 +186,55 @@ class AtomicDirectory {
   bool committed_ = false;
 };
 
+// A file without a name: written from front to back, read anywhere, gone with the object and with the process.
+class ScratchFile {
+ public:
+  // In `directory`, which exists.
+  explicit ScratchFile(const std::string& directory);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  int64_t size() const { return size_; }
+  void write(std::span<const std::byte> bytes);
+  // As InputFile::read.
+  void read(int64_t offset, std::span<std::byte> destination) const;
+
+ private:
+  std::string path_;  // for messages
+  int descriptor_ = -1;
+  int64_t size_ = 0;
+};
+
+// A file that many runs of the program may be needed for: written under the name PATH.part by one process at a time, which goes on where
+// an earlier one was stopped, and renamed to PATH when it is whole. What a part holds is for the caller to check.
+class ContinuedFile {
+ public:
+  // Opens or creates the part. Waits while another process has it, which may end with PATH being there; `waits` is called before.
+  explicit ContinuedFile(std::string path, const std::function<void()>& waits = {});
+  ~ContinuedFile();  // leaves the part where it is
+  ContinuedFile(const ContinuedFile&) = delete;
+  ContinuedFile& operator=(const ContinuedFile&) = delete;
+
+  const std::string& part() const { return part_; }
+  int64_t size() const { return size_; }
+  // As InputFile::read.
+  void read(int64_t offset, std::span<std::byte> destination) const;
+  // Forgets the bytes from `size` on; what is written follows there.
+  void truncate(int64_t size);
+  void write(std::span<const std::byte> bytes);
+  // Makes the bytes durable and gives the file its name.
+  void commit();
+
+  // Removes the part of `path`, unless a process has it or it was written to within `seconds`.
+  static void remove_abandoned(const std::string& path, int64_t seconds);
+
+ private:
+  std::string path_, part_;
+  int descriptor_ = -1;
+  int64_t size_ = 0;
+};
+
 // True for the names under which AtomicFile and AtomicDirectory write: readers of a directory pass over them.
 bool is_temporary_name(std::string_view name);
 

@@ -3,7 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <optional>
+#include <thread>
 
 #include "base/testing.h"
 
@@ -351,6 +354,72 @@ TEST(FreeSpace, IsThatOfTheNearestParent) {
   require_free_space(directory.path(), Bytes(1), "the model");
   expect_user_error(ExitCode::kIo, "the model needs 4.00 EiB of disk, but",
                     [&] { require_free_space(directory.path(), Bytes(int64_t{1} << 62), "the model"); });
+}
+
+TEST(ScratchFile, HasNoNameAndReadsWhatWasWritten) {
+  const TemporaryDirectory directory;
+  ScratchFile file(directory.path());
+  EXPECT_TRUE(list_directory(directory.path()).empty());
+  file.write(std::as_bytes(std::span("01234", 5)));
+  file.write(std::as_bytes(std::span("56789", 5)));
+  std::string text(4, '?');
+  file.read(3, std::as_writable_bytes(std::span(text)));
+  EXPECT_EQ(text, "3456");
+  EXPECT_EQ(file.size(), 10);
+  expect_user_error(ExitCode::kBadFile, "4 bytes wanted at offset 7, but the file has 10 bytes",
+                    [&] { file.read(7, std::as_writable_bytes(std::span(text))); });
+}
+
+TEST(ContinuedFile, GoesOnWhereAnEarlierOneStopped) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  {
+    ContinuedFile file(path);
+    EXPECT_EQ(file.size(), 0);
+    file.write(std::as_bytes(std::span("whole, then half", 16)));
+  }
+  EXPECT_FALSE(file_exists(path));
+  ContinuedFile file(path);
+  EXPECT_EQ(file.size(), 16);
+  file.truncate(7);
+  file.write(std::as_bytes(std::span("whole", 5)));
+  file.commit();
+  EXPECT_EQ(contents(path), "whole, whole");
+  EXPECT_EQ(list_directory(directory.path()), std::vector<std::string>{"a"});
+}
+
+TEST(ContinuedFile, OneWritesAtATime) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  std::optional<ContinuedFile> first(std::in_place, path);
+  ContinuedFile::remove_abandoned(path, 0);  // it is not
+  EXPECT_TRUE(file_exists(path + ".part"));
+  std::atomic<bool> waits = false;
+  std::thread other([&] {
+    const ContinuedFile second(path, [&] { waits = true; });
+    EXPECT_FALSE(first.has_value());
+    EXPECT_EQ(second.size(), 0) << "a new file: the first one has its name";
+  });
+  while (!waits) std::this_thread::yield();
+  first->write(std::as_bytes(std::span("1", 1)));
+  first->commit();
+  first.reset();
+  other.join();
+  EXPECT_EQ(contents(path), "1");
+  ContinuedFile::remove_abandoned(path, 3600);  // too young
+  EXPECT_TRUE(file_exists(path + ".part"));
+  ContinuedFile::remove_abandoned(path, 0);
+  EXPECT_FALSE(file_exists(path + ".part"));
+}
+
+TEST(ContinuedFile, AFailedSyncGivesNoName) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  ContinuedFile file(path);
+  file.write(std::as_bytes(std::span("1", 1)));
+  const ScopedFileFault fault({.operation = FileOperation::kSync, .fault = {.error_number = EIO}});
+  expect_user_error(ExitCode::kIo, "cannot fsync", [&] { file.commit(); });
+  EXPECT_FALSE(file_exists(path));
 }
 
 TEST(Paths, SplitAndJoin) {
