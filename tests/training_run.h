@@ -17,7 +17,7 @@
 
 #include "backends/cpu/backend.h"
 #include "compile/pipeline.h"
-#include "data/windows.h"
+#include "data/batch.h"
 #include "models/model.h"
 #include "runtime/canary.h"
 #include "runtime/executor.h"

@@ -9,6 +9,7 @@ int plan_command(const ProgramOptions& options);
 int train_command(const ProgramOptions& options);
 int eval_command(const ProgramOptions& options);
 int generate_command(const ProgramOptions& options);
+int data_inspect_command(const ProgramOptions& options);
 int inspect_command(const ProgramOptions& options);
 int tokenizer_encode_command(const ProgramOptions& options);
 int tokenizer_decode_command(const ProgramOptions& options);

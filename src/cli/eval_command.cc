@@ -2,12 +2,14 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/run_display.h"
 #include "train/trainer.h"
 
 namespace snug {
 
 int eval_command(const ProgramOptions& options) {
-  Prepared run = prepare(options.run, RunKind::kEvaluate);
+  Prepared run = prepare(options.run, RunKind::kEvaluate, data_watch(options.run.progress));
+  print_data(run, stderr);
   require_budget_allowed(run);
   require_plan_fits(run);
   const EvaluationMetrics evaluation = evaluate(run);

@@ -35,12 +35,16 @@ constexpr CommandInfo kCommands[] = {
      "snug generate --model DIR --prompt \"In the beginning\" --temperature 0.8", generate_command},
     {"inspect", kInspect, "Print the graph after a pass, the schedule, the layout, the kernels or the plan.",
      "snug inspect --model DIR --at differentiate --phase micro_step", inspect_command},
+    {"data inspect", kDataInspect,
+     "What data are: counts, lengths, what is learned, what a length cuts off, samples.",
+     "snug data inspect train.jsonl --model DIR --max_length 1024", data_inspect_command},
     {"tokenizer encode", kTokenizerEncode, "Text to token ids.",
      "snug tokenizer encode --tokenizer DIR --file text.txt --output ids.txt", tokenizer_encode_command},
     {"tokenizer decode", kTokenizerDecode, "Token ids to text.",
      "snug tokenizer decode --tokenizer DIR --file ids.txt --output text.txt", tokenizer_decode_command},
     {"tokenizer train", kTokenizerTrain, "A byte-level BPE tokenizer from text.",
-     "snug tokenizer train --file text.txt --vocab_size 8192 --output tokenizer.json", tokenizer_train_command},
+     "snug tokenizer train --file text.txt --vocab_size 8192 --output tokenizer.json",
+     tokenizer_train_command},
     {"version", kVersion, "Build, libraries, processor and the kernels chosen for it.", "snug version --json",
      version_command},
 };
@@ -64,7 +68,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   std::string name = arguments[0] == "--version" ? "version" : arguments[0];
   size_t words = 1;
-  if (name == "tokenizer") {  // its commands have two words
+  if (name == "tokenizer" || name == "data") {  // their commands have two words
     if (arguments.size() > 1 && !arguments[1].starts_with('-')) name += " " + arguments[words++];
     if (arguments.size() == 1 || arguments[1] == "--help" || arguments[1] == "-h") {
       print_overview();

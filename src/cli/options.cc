@@ -148,7 +148,7 @@ std::vector<OptionInfo> make_options() {
       {.aliases = {"model_name_or_path"},
        .group = model,
        .value = "DIR",
-       .commands = kModelCommands,
+       .commands = kModelCommands | kDataInspect,
        .help = "Hugging Face model directory (GPT-2 or Llama family). plan needs its config.json only."}));
   add(boolean("from_scratch", &RunOptions::from_scratch,
               {.group = model,
@@ -181,14 +181,86 @@ std::vector<OptionInfo> make_options() {
   add(texts("train_file", &RunOptions::train_file,
             {.group = data,
              .value = "FILE",
-             .commands = kTraining,
-             .help = "Text (.txt, read with the model's own tokenizer) or token shard (nanoGPT raw, llm.c); several, separated by commas or by "
-                     "repeating the option, are one stream."}));
+             .commands = kTraining | kDataInspect,
+             .positional = kDataInspect,
+             .help = "Data (docs/data.md): text, rows of JSON (text, Alpaca, ShareGPT, messages, prompt and "
+                     "completion, tokens), plain, .gz or "
+                     ".zst, or token shards (nanoGPT raw, llm.c). A file, a folder or a pattern; several "
+                     "separated by commas or by repeating "
+                     "the option."}));
   add(texts("validation_file", &RunOptions::validation_file,
             {.group = data,
              .value = "FILE",
              .commands = kTraining | kEval,
              .help = "The same, for evaluation loss."}));
+  add(real("validation_split", &RunOptions::validation_split, 0, 1e15,
+           {.group = data,
+            .commands = kTraining,
+            .help = "What is held out of train_file for evaluation loss: below 1 a share, else that many "
+                    "rows, drawn by the seed; of text and "
+                    "shards the end. 0: nothing."}));
+  {
+    OptionInfo info{.group = data,
+                    .value = "NAME",
+                    .commands = kTraining | kEval | kDataInspect,
+                    .help =
+                        "What the files hold: text, shards, json_text, alpaca, sharegpt, messages, "
+                        "prompt_completion or tokens. Default: what "
+                        "their endings and their first row say."};
+    info.name = "dataset_format";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      if (value.empty()) {
+        o.run.dataset_format.reset();
+        return;
+      }
+      o.run.dataset_format = parse_dataset_format(value);
+      if (!o.run.dataset_format)
+        refuse(
+            "found \"{}\"; expected one of text, shards, json_text, alpaca, sharegpt, messages, "
+            "prompt_completion, tokens",
+            value);
+    };
+    info.get = [](const ProgramOptions& o) {
+      return o.run.dataset_format ? std::string(dataset_format_name(*o.run.dataset_format)) : std::string();
+    };
+    add(info);
+  }
+  add(text(
+      "text_field", &RunOptions::text_field,
+      {.group = data,
+       .value = "NAME",
+       .commands = kTraining | kEval | kDataInspect,
+       .help =
+           "The field of a json_text row that is its text. Default: text, or content where there is none."}));
+  add(text("chat_template", &RunOptions::chat_template,
+           {.group = data,
+            .value = "NAME",
+            .commands = kTraining | kEval | kDataInspect | kGenerate,
+            .help = "What conversations are written with (of generate: with --chat): alpaca, chatml, gemma, llama3, mistral, phi3, vicuna, zephyr, or "
+                    "a Jinja file (docs/chat_templates.md). Default: the model's own (chat_template.jinja, tokenizer_config.json)."}));
+  add(boolean("train_on_inputs", &RunOptions::train_on_inputs,
+              {.group = data,
+               .commands = kTraining | kEval | kDataInspect,
+               .help = "Learn prompts and all turns of a conversation as well, not only completions and the "
+                       "assistant's turns."}));
+  add(boolean("skip_bad_rows", &RunOptions::skip_bad_rows,
+              {.group = data,
+               .commands = kTraining | kEval | kDataInspect,
+               .help = "Count rows that are broken instead of ending with the first."}));
+  add(choice<Packing>("packing", &RunOptions::packing,
+                      {{"auto", Packing::kAuto}, {"true", Packing::kOn}, {"false", Packing::kOff}},
+                      {.group = data,
+                       .value = "true|false|auto",
+                       .commands = kTraining | kEval | kDataInspect,
+                       .help = "Several samples in one window, which do not see each other. auto: where they "
+                               "are short. false: one in each, "
+                               "padded."}));
+  add(text("data_cache", &RunOptions::data_cache,
+           {.group = data,
+            .value = "DIR",
+            .commands = kTraining | kEval | kDataInspect,
+            .help = "Where prepared data are kept for later runs. Default: snug/data in the user's cache "
+                    "directory."}));
   {
     OptionInfo info =
         text("token_dtype", &RunOptions::token_dtype,
@@ -206,7 +278,7 @@ std::vector<OptionInfo> make_options() {
   add(integer("max_length", &RunOptions::max_length, 0,
               {.aliases = {"max_seq_length", "sequence_len", "cutoff_len", "block_size"},
                .group = data,
-               .commands = kTraining | kEval,
+               .commands = kTraining | kEval | kDataInspect,
                .help = "Tokens in a window. 0: the smaller of 1024 and the model's positions."}));
   add(boolean("shuffle", &RunOptions::shuffle,
               {.group = data, .commands = kTraining, .help = "Windows in an order given by the seed."}));
@@ -432,7 +504,7 @@ std::vector<OptionInfo> make_options() {
   {
     OptionInfo info{.group = memory,
                     .value = "N",
-                    .commands = kModelCommands,
+                    .commands = kModelCommands | kDataInspect,
                     .help = "Threads. 0: what affinity and the cgroup's CPU quota allow."};
     info.name = "threads";
     info.set = [](ProgramOptions& o, const std::string& value) {
@@ -475,7 +547,7 @@ std::vector<OptionInfo> make_options() {
   {
     OptionInfo info{.group = output,
                     .value = "N",
-                    .commands = kTraining | kGenerate,
+                    .commands = kTraining | kGenerate | kDataInspect,
                     .help = "Seed of initial weights, order of data, dropout and sampling."};
     info.name = "seed";
     info.set = [](ProgramOptions& o, const std::string& value) {
@@ -486,11 +558,12 @@ std::vector<OptionInfo> make_options() {
   }
   add(boolean("progress", &RunOptions::progress,
               {.group = output,
-               .commands = kTraining | kEval,
+               .commands = kTraining | kEval | kDataInspect,
                .help = "Progress bar on a terminal (--no_progress or --progress false: plain lines)."}));
   {
     OptionInfo info = shorthand(
-        "no_progress", {.group = output, .commands = kTraining | kEval, .help = "Same as --progress false."},
+        "no_progress",
+        {.group = output, .commands = kTraining | kEval | kDataInspect, .help = "Same as --progress false."},
         [](RunOptions& o, bool on) { o.progress = !on; });
     info.aliases = {"disable_tqdm"};
     add(info);
@@ -505,12 +578,6 @@ std::vector<OptionInfo> make_options() {
                        "the template's end-of-turn token."}));
   add(text("system", &RunOptions::system,
            {.group = generation, .value = "TEXT", .commands = kGenerate, .help = "With --chat: the system message before the prompt."}));
-  add(text("chat_template", &RunOptions::chat_template,
-           {.group = generation,
-            .value = "NAME|FILE",
-            .commands = kGenerate,
-            .help = "With --chat: alpaca, chatml, gemma, llama3, mistral, phi3, vicuna, zephyr, or a Jinja file (docs/chat_templates.md). Default: "
-                    "the model's own (chat_template.jinja, tokenizer_config.json)."}));
   {
     OptionInfo info{.group = generation,
                     .value = "IDS",
@@ -542,8 +609,10 @@ std::vector<OptionInfo> make_options() {
   for (OptionInfo& info : tokenizer_options()) add(std::move(info));
 
   {
-    OptionInfo info{
-        .group = program, .commands = kPlan | kVersion, .help = "Print one JSON object.", .saved = false};
+    OptionInfo info{.group = program,
+                    .commands = kPlan | kVersion | kDataInspect,
+                    .help = "Print one JSON object.",
+                    .saved = false};
     info.name = "json";
     info.set = [](ProgramOptions& o, const std::string& value) { o.json = read_bool(value); };
     info.get = [](const ProgramOptions& o) { return std::string(o.json ? "true" : "false"); };
@@ -569,6 +638,19 @@ std::vector<OptionInfo> make_options() {
     info.name = "sweep_svg";
     info.set = [](ProgramOptions& o, const std::string& value) { o.sweep_svg = value; };
     info.get = [](const ProgramOptions& o) { return o.sweep_svg; };
+    add(info);
+  }
+  {
+    OptionInfo info{.group = program,
+                    .value = "N",
+                    .commands = kDataInspect,
+                    .help = "Samples to show, drawn by the seed.",
+                    .saved = false};
+    info.name = "samples";
+    info.set = [](ProgramOptions& o, const std::string& value) {
+      o.samples = read_number<int64_t>(value, 0, 10000, "a whole number from 0 to 10000");
+    };
+    info.get = [](const ProgramOptions& o) { return fmt::format("{}", o.samples); };
     add(info);
   }
   {
@@ -626,6 +708,13 @@ const OptionInfo& find_option(Command command, std::string_view written, std::st
          guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
 }
 
+// The option whose values `command` takes without its name; null where there is none.
+const OptionInfo* positional_option(Command command) {
+  for (const OptionInfo& info : all_options())
+    if ((info.positional & command) != 0) return &info;
+  return nullptr;
+}
+
 void apply(const OptionInfo& info, ProgramOptions& options, const std::string& value,
            std::string_view where) {
   try {
@@ -662,6 +751,10 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
     if (argument == "--help" || argument == "-h") {
       parsed.help = true;
       return parsed;
+    }
+    if (const OptionInfo* info = positional_option(command); info != nullptr && !argument.starts_with("-")) {
+      given.push_back({info, argument});
+      continue;
     }
     if (!argument.starts_with("--"))
       refuse("found \"{}\" where an option was expected; options are written --name value or --name=value",

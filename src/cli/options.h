@@ -28,6 +28,7 @@ enum Command : unsigned {
   kTokenizerEncode = 64,
   kTokenizerDecode = 128,
   kTokenizerTrain = 256,
+  kDataInspect = 512,
 };
 
 // snug tokenizer ….
@@ -47,6 +48,7 @@ struct ProgramOptions {
   std::string sweep_svg;     // plan: the same drawn into this file
   std::string at = "final";  // inspect: which pass, or layout, kernels, plan
   std::string phase;         // inspect: which phase
+  int64_t samples = 3;       // data inspect: how many are shown
   TokenizerOptions tokenizer;
 };
 
@@ -56,6 +58,7 @@ struct OptionInfo {
   std::string group = {};
   std::string value = {};  // placeholder as in --help; empty for a switch
   unsigned commands = 0;
+  unsigned positional = 0;  // commands for which words without an option's name are its values
   std::string help = {};
   std::function<void(ProgramOptions&, const std::string&)> set = {};  // throws UserError(kUsage) without the option's name
   std::function<std::string(const ProgramOptions&)> get = {};         // text that `set` reads back

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/run_display.h"
 #include "train/changes.h"
 #include "train/fit.h"
 
@@ -32,7 +33,7 @@ int plan_command(const ProgramOptions& options) {
   if (options.json && (options.sweep || !options.sweep_svg.empty()))
     throw_user(ExitCode::kUsage,
                "json with sweep: found both, expected one; a sweep is a table, a plot or an SVG file");
-  Prepared run = prepare(options.run, RunKind::kTrain);
+  Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress));
   if (options.sweep || !options.sweep_svg.empty()) {
     sweep(run, options);
     return static_cast<int>(ExitCode::kSuccess);

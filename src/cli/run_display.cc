@@ -1,5 +1,8 @@
 #include "cli/run_display.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <cmath>
 
 #include "models/model.h"
@@ -29,13 +32,8 @@ void print_banner(const Prepared& run, Command command, const ProgramOptions& op
   std::printf("Model: %s, %lld blocks, %lld parameters, %lld trainable (%.1f %%)\n", run.model.family.c_str(),
               static_cast<long long>(run.model.blocks), static_cast<long long>(parameters), static_cast<long long>(trainable),
               100.0 * static_cast<double>(trainable) / static_cast<double>(parameters));
-  if (run.train)
-    std::printf("Data: %lld tokens in %lld windows of %lld\n", static_cast<long long>(run.train->tokens()),
-                static_cast<long long>(run.train->count()), static_cast<long long>(run.options.max_length));
-  if (run.validation)
-    std::printf("Validation: %lld tokens in %lld windows\n", static_cast<long long>(run.validation->tokens()),
-                static_cast<long long>(run.validation->count()));
-  if (run.train)
+  print_data(run, stdout);
+  if (run.data.train)
     std::printf("Batch: %lld windows × %lld micro-steps = %lld an update; %lld updates an epoch, %lld in all\n",
                 static_cast<long long>(run.schedule.batch), static_cast<long long>(run.schedule.accumulation),
                 static_cast<long long>(run.schedule.windows_per_update()),
@@ -43,6 +41,42 @@ void print_banner(const Prepared& run, Command command, const ProgramOptions& op
   std::printf("Processor: %s (%s), %d threads\n", run.backend->target().name().c_str(),
               run.backend->target().dispatch().reason.c_str(), run.options.threads);
   std::fflush(stdout);
+}
+
+void print_data(const Prepared& run, std::FILE* file) {
+  if (run.data.train)
+    std::fputs(data_lines("Data", run.data.train_report, run.options.max_length).c_str(), file);
+  if (run.data.validation)
+    std::fputs(data_lines("Validation", run.data.validation_report, run.options.max_length).c_str(), file);
+}
+
+DataWatch data_watch(bool wants_progress) {
+  DataWatch watch;
+  watch.note = [](std::string_view note) {
+    std::fprintf(stderr, "snug: note: %.*s\n", static_cast<int>(note.size()), note.data());
+  };
+  if (!wants_progress) return watch;
+  watch.progress = [on_terminal = ::isatty(STDERR_FILENO) != 0, last = 0.0](
+                       std::string_view file, const PreparationProgress& progress) mutable {
+    const bool ends = progress.bytes >= progress.all_bytes;
+    if (!on_terminal && progress.seconds - last < 10 && !(ends && last > 0)) {  // a log needs no more
+      return;
+    }
+    last = progress.seconds;
+    std::array<char, 32> count, time;
+    const std::string_view tokens = format_count(static_cast<double>(progress.ids), count);
+    const auto left = progress.seconds_left();
+    const std::string rest = left ? fmt::format(", {} left", format_time(*left, time)) : "";
+    const double share = progress.all_bytes > 0
+                             ? static_cast<double>(progress.bytes) / static_cast<double>(progress.all_bytes)
+                             : 1;
+    std::fprintf(stderr, "%sPreparing %.*s: %3.0f %%, %.*s tokens%s%s%s", on_terminal ? "\r" : "",
+                 static_cast<int>(file.size()), file.data(), 100 * share, static_cast<int>(tokens.size()),
+                 tokens.data(), rest.c_str(), on_terminal ? "\033[K" : "", on_terminal && !ends ? "" : "\n");
+    if (ends) last = 0;
+    std::fflush(stderr);
+  };
+  return watch;
 }
 
 RunDisplay::RunDisplay(bool wants_progress) : progress_(stdout, progress_form(stdout, wants_progress)) {}

@@ -13,6 +13,11 @@ namespace snug {
 // Effective configuration, model, data and batch arithmetic, before anything runs.
 void print_banner(const Prepared& run, Command command, const ProgramOptions& options);
 
+// What the run's data are.
+void print_data(const Prepared& run, std::FILE* file);
+// Tells on standard error how far the preparing of data is: on a terminal in place, otherwise a line each ten seconds.
+DataWatch data_watch(bool wants_progress);
+
 class RunDisplay : public RunObserver {
  public:
   explicit RunDisplay(bool wants_progress);

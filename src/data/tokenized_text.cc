@@ -1,95 +1,95 @@
 #include "data/tokenized_text.h"
 
-#include <unistd.h>
-
-#include <array>
-#include <atomic>
+#include <algorithm>
+#include <chrono>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/file.h"
+#include "formats/dataset/byte_source.h"
 
 namespace snug {
 namespace {
 
-constexpr int64_t kReadBytes = int64_t{1} << 20;
+constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+// Changes when the same text gives other ids.
+constexpr std::string_view kForm = "text 1";
 
-// Ids under the text's own name.
+// Ids under the text's own name. How they are divided into samples does not matter.
 class TokenizedText : public TokenStream {
  public:
-  TokenizedText(std::string path, std::unique_ptr<TokenStream> ids)
+  TokenizedText(std::string path, std::shared_ptr<const SampleFile> ids)
       : path_(std::move(path)), ids_(std::move(ids)) {}
 
   const std::string& path() const override { return path_; }
-  int64_t size() const override { return ids_->size(); }
-  void read(int64_t first, std::span<int32_t> out) const override { ids_->read(first, out); }
+  int64_t size() const override { return ids_->totals().ids; }
+  void read(int64_t first, std::span<int32_t> out) const override { ids_->read_ids(first, out); }
 
  private:
   std::string path_;
-  std::unique_ptr<TokenStream> ids_;
+  std::shared_ptr<const SampleFile> ids_;
 };
 
-// A file that goes away with this object; what was opened of it stays readable.
-class TemporaryIds {
- public:
-  explicit TemporaryIds(const std::string& directory)
-      : path_(join_path(directory, fmt::format("ids-{}-{}", ::getpid(), next_++))),
-        file_(path_, OutputFile::Mode::kReplace) {}
-  ~TemporaryIds() { remove_all(path_); }
-  TemporaryIds(const TemporaryIds&) = delete;
-  TemporaryIds& operator=(const TemporaryIds&) = delete;
-
-  const std::string& path() const { return path_; }
-  OutputFile& file() { return file_; }
-
- private:
-  static inline std::atomic<int> next_ = 0;
-  std::string path_;
-  OutputFile file_;
-};
-
-}  // namespace
-
-std::unique_ptr<TokenStream> open_tokenized_text(const std::string& path, const Tokenizer& tokenizer,
-                                                 std::optional<int32_t> end_of_text, int64_t vocabulary,
-                                                 const std::string& directory) {
-  const InputFile text(path);
-  make_directories(directory);
-  TemporaryIds ids_file(directory);
-  TextEncoder encoder(tokenizer);
+void encode(const TextToOpen& open, SampleWriter& writer,
+            const std::function<void(const PreparationProgress&)>& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  writer.start_over();
+  const std::unique_ptr<ByteSource> text = open_byte_source(open.path);
+  const int64_t size = InputFile(open.path).size();
+  TextEncoder encoder(open.tokenizer);
   std::vector<int32_t> ids;
   std::optional<int32_t> last;
+  PreparationProgress told{.all_bytes = size};
   const auto write = [&] {
     if (ids.empty()) return;
     last = ids.back();
-    ids_file.file().write(std::as_bytes(std::span(ids)));
+    told.ids += static_cast<int64_t>(ids.size());
+    writer.add(ids, {}, true);
     ids.clear();
   };
   std::string part;
   bool any = false;
-  for (int64_t at = 0; at < text.size(); at += static_cast<int64_t>(part.size())) {
-    part.resize(static_cast<size_t>(std::min(kReadBytes, text.size() - at)));
-    text.read(at, std::as_writable_bytes(std::span(part)));
-    std::string_view bytes = part;
-    if (at == 0 && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+  for (bool begins = true;; begins = false) {
+    part.resize(kReadBytes);
+    size_t filled = 0;
+    while (const size_t got = text->read(std::span(part).subspan(filled))) filled += got;
+    if (filled == 0) break;
+    std::string_view bytes(part.data(), filled);
+    if (begins && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
     any = any || !bytes.empty();
     encoder.feed(bytes, ids);
     write();
+    told.bytes = text->bytes_read();
+    told.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (progress) progress(told);
   }
   if (!any)
-    throw_user(ExitCode::kBadFile, "{}: is {}; expected text", path,
-               text.size() == 0 ? "empty" : "a byte order mark and nothing else");
+    throw_user(ExitCode::kBadFile, "{}: is {}; expected text", open.path,
+               size == 0 ? "empty" : "a byte order mark and nothing else");
   encoder.finish(ids);
   write();
-  if (end_of_text && last != end_of_text) ids.push_back(*end_of_text);
+  if (open.end_of_text && last != open.end_of_text) ids.push_back(*open.end_of_text);
   write();
-  ids_file.file().close();
-  if (ids_file.file().position() == 0)
-    throw_user(ExitCode::kBadFile, "{}: {} makes no tokens of it", path, tokenizer.spec().file);
-  // 4 bytes an id: the first four are never the magic number of another kind, which are above any id.
-  return std::make_unique<TokenizedText>(path,
-                                         open_token_shard(ids_file.path(), TokenDType::kUint32, vocabulary));
+  if (!last)
+    throw_user(ExitCode::kBadFile, "{}: {} makes no tokens of it", open.path, open.tokenizer.spec().file);
+}
+
+}  // namespace
+
+std::unique_ptr<TokenStream> open_tokenized_text(
+    const TextToOpen& text, const SampleCache& cache,
+    const std::function<void(const PreparationProgress&)>& progress) {
+  Fingerprinter key;
+  key.add_field(kForm);
+  key.add_field(sample_form());
+  key.add_field(to_string(text.tokenizer_print));
+  key.add_field(fmt::format("{} {}", text.end_of_text.value_or(-1), text.vocabulary));
+  add_file(key, text.path);
+  SampleCache::Found found =
+      cache.find(key.value(), text.vocabulary, [&](SampleWriter& writer) { encode(text, writer, progress); });
+  return std::make_unique<TokenizedText>(text.path, std::move(found.samples));
 }
 
 }  // namespace snug

@@ -34,6 +34,7 @@ void MetricsWriter::write(const StepMetrics& row) {
   add("supervised_tokens", row.supervised_tokens);
   add("skipped_steps", row.skipped_steps);
   add("step_seconds", row.step_seconds);
+  add("data_wait_share", row.data_wait_share);
   add("memory_rss_bytes", row.memory_rss_bytes);
   add("memory_peak_bytes", row.memory_peak_bytes);
   add("memory_planned_bytes", row.memory_planned_bytes);

@@ -27,6 +27,7 @@ struct StepMetrics {
   int64_t supervised_tokens = 0;  // those with a target, since the run's beginning
   int64_t skipped_steps = 0;      // updates that were skipped because something was not finite
   double step_seconds = 0;        // of one update
+  double data_wait_share = 0;  // of the seconds of all updates since the last row: spent waiting for batches
   Bytes memory_rss_bytes;         // resident now
   Bytes memory_peak_bytes;        // VmHWM + VmPTE so far
   Bytes memory_planned_bytes;     // planned process peak

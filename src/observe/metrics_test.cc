@@ -47,6 +47,7 @@ StepMetrics example() {
   row.supervised_tokens = 491400;
   row.skipped_steps = 1;
   row.step_seconds = 1.0833333333333333;
+  row.data_wait_share = 0.25;
   row.memory_rss_bytes = Bytes(1000);
   row.memory_peak_bytes = Bytes(2000);
   row.memory_planned_bytes = Bytes(3000);
@@ -60,7 +61,7 @@ TEST_F(MetricsTest, WritesEveryFieldInOrder) {
       text(),
       R"({"step":120,"total_steps":1000,"epoch":0.125,"loss":2.314,"learning_rate":1.8e-05,"grad_norm":0.91,)"
       R"("tokens_per_second":41200.5,"tokens_seen":491520,"supervised_tokens":491400,"skipped_steps":1,)"
-      R"("step_seconds":1.0833333333333333,"memory_rss_bytes":1000,"memory_peak_bytes":2000,)"
+      R"("step_seconds":1.0833333333333333,"data_wait_share":0.25,"memory_rss_bytes":1000,"memory_peak_bytes":2000,)"
       "\"memory_planned_bytes\":3000}\n");
   EXPECT_EQ(parse_json(text(), "metrics")["loss"].get<double>(), 2.314);
 }

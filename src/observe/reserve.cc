@@ -18,6 +18,7 @@ Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads, 
           .page_tables = page_tables_for(arena),
           .kernel_stacks = stacks,
           .allowance = allowance,
+          .batches = {},
           .peak_so_far = now.peak() + page_tables_for(arena) + page_tables_for(allowance) + stacks};
 }
 

@@ -4,6 +4,7 @@
 //           + page tables of the arena          one page for each 2 MiB, 1 GiB and 512 GiB begun, and one more
 //           + kernel stacks                     16 KiB a thread
 //           + allowance                         stated: what is still to grow
+//           + batches                           the host's copies of batches
 //   process peak = max(arena + reserve, the peak so far)
 //
 // Measure when the libraries are loaded, all threads run and one warm-up product of each kind has run (a
@@ -29,9 +30,10 @@ struct Reserve {
   Bytes page_tables;  // of the arena
   Bytes kernel_stacks;
   Bytes allowance;
+  Bytes batches;      // of the run's sizes
   Bytes peak_so_far;  // what VmHWM + VmPTE will come to if no page is held beyond a peak that is already behind us
 
-  Bytes total() const { return resident + page_tables + kernel_stacks + allowance; }
+  Bytes total() const { return resident + page_tables + kernel_stacks + allowance + batches; }
 };
 
 // Page tables that map `bytes` contiguous bytes at any place, with pages of 4 KiB on x86-64.

@@ -87,12 +87,19 @@ RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
 // The same run planned with other options.
 Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked) {
   const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
-  const Bytes arena_budget = arena_within(budget, run.reserve);
-  const RunOptions options = with_chosen_micro_batch(run, asked, arena_budget).options;
+  const auto reserve_of = [&](const RunOptions& sizes) {
+    Reserve reserve = run.reserve;
+    reserve.batches = host_batches(sizes, run.kind, run.evaluates);
+    return reserve;
+  };
+  const RunOptions options =
+      with_chosen_micro_batch(run, asked, arena_within(budget, reserve_of(asked))).options;
+  const Reserve reserve = reserve_of(options);
+  const Bytes arena_budget = arena_within(budget, reserve);
   OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
                      run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
   const CompileReport report = search.outcome(arena_budget, options.recompute).report;
-  const Bytes peak = peak_with_arena(report.arena, run.reserve);
+  const Bytes peak = peak_with_arena(report.arena, reserve);
   return {description, peak, report.update_seconds, peak <= budget};
 }
 
@@ -145,14 +152,18 @@ Bytes fixed_bytes(const Prepared& run) {
   Bytes state;
   for (const PlanTensor& tensor : run.compiled.plan.tensors)
     if (tensor.storage == "state") state += tensor.shape.bytes(tensor.dtype);
-  // The reserve beside an arena that holds the state alone.
-  return peak_with_arena(state, run.reserve);
+  // The reserve beside an arena that holds the state alone, without batches.
+  Reserve reserve = run.reserve;
+  reserve.batches = Bytes();
+  return peak_with_arena(state, reserve);
 }
 
 std::vector<Change> changes_that_help(const Prepared& run) {
   if (run.kind != RunKind::kTrain) return {};
   // What lies outside the arena is too much already.
-  if (peak_with_arena(Bytes(0), run.reserve) > run.budget) return {};
+  Reserve without_batches = run.reserve;
+  without_batches.batches = Bytes();
+  if (peak_with_arena(Bytes(0), without_batches) > run.budget) return {};
   std::vector<Change> changes;
   bool fits = false;
   const auto add = [&](const std::string& description, const RunOptions& options) {

@@ -172,7 +172,8 @@ void fit_to_budget(Prepared& run) {
     }
     malloc_trim(0);
     run.outside = process_memory();
-    run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
+    run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside,
+                                 host_batches(run.options, run.kind, run.evaluates));
     const Bytes peak = planned_process_peak(run.compiled.report.arena, run.reserve);
     if (fits && peak <= run.budget) break;
     if (!fits && whole) break;

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "data/windows.h"
+#include "data/batch.h"
 #include "runtime/executor.h"
 
 namespace snug {

@@ -5,18 +5,11 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "formats/byte_tokenizer.h"
-#include "formats/token_shard.h"
 
 namespace snug {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool trains_on_text(const RunOptions& options) {
-  for (const std::string& file : options.train_file)
-    if (is_text_path(file)) return true;
-  return false;
-}
 
 Json dtype_word(FileDType dtype) {
   return dtype == FileDType::kBF16 ? "bfloat16" : dtype == FileDType::kF16 ? "float16" : "float32";
@@ -53,7 +46,7 @@ void write_model(const Prepared& run, const ParameterFiles& files, Executor& exe
   run.directory.write_config(directory, changes);
   run.directory.copy_side_files(directory);
   const auto has = [&](const char* name) { return fs::exists(fs::path(directory) / name); };
-  if (run.options.from_scratch && trains_on_text(run.options) && !has("tokenizer.json") && !has("vocab.json"))
+  if (run.options.from_scratch && run.trains_on_bytes && !has("tokenizer.json") && !has("vocab.json"))
     write_byte_tokenizer(directory, run.model.max_positions);
   if (loss_scale) write_file((fs::path(directory) / kLossScaleFile).string(), loss_scale->state().dump(2) + "\n");
   save_weights(files, executor, directory);

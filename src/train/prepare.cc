@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "data/tokenized_text.h"
-#include "formats/token_shard.h"
 #include "models/load_model.h"
 #include "train/batch.h"
 #include "train/fit.h"
@@ -26,10 +24,6 @@ Bytes margin_below(Bytes allowance) { return std::max(Bytes(allowance.value / 20
 
 // What the process grows by while its plan is sought.
 constexpr Bytes kPlanningGrowth{2 << 20};
-
-bool is_text_run(const std::vector<std::string>& files) {
-  return std::any_of(files.begin(), files.end(), [](const std::string& file) { return is_text_path(file); });
-}
 
 // The one technique that needs a permission although it is named.
 void check_no_master_weights(const RunOptions& options) {
@@ -77,21 +71,6 @@ void check_options(const RunOptions& options, RunKind kind) {
                options.num_train_epochs);
 }
 
-// Files of one kind as windows. Texts are read with `tokenizer`, or byte by byte without one.
-std::optional<Windows> open_windows(const std::vector<std::string>& files, const RunOptions& options, const Model& model,
-                                    const ModelDirectory& directory, const Tokenizer* tokenizer) {
-  if (files.empty()) return std::nullopt;
-  const TokenDType dtype = options.token_dtype.empty() ? default_token_dtype(model.vocabulary)
-                                                       : parse_token_dtype(options.token_dtype).value();
-  std::vector<std::unique_ptr<TokenStream>> streams;
-  for (const std::string& file : files)
-    streams.push_back(tokenizer != nullptr && is_text_path(file)
-                          ? open_tokenized_text(file, *tokenizer, end_of_text_id(directory, *tokenizer), model.vocabulary,
-                                                ids_directory())
-                          : open_token_stream(file, dtype, model.vocabulary));
-  return Windows(JoinedStream(std::move(streams)), options.max_length, files.front());
-}
-
 // Updates of the whole run; 0 without data and with max_steps 0.
 int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
   if (options.max_steps >= 0 || schedule.windows == 0) return std::max<int64_t>(0, options.max_steps);
@@ -101,11 +80,6 @@ int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
     throw_user(ExitCode::kUsage, "num_train_epochs is {}, which makes {:.3g} updates; expected at most {:.3g}",
                options.num_train_epochs, updates, kMost);
   return std::max<int64_t>(1, static_cast<int64_t>(updates + 0.5));
-}
-
-bool reads_text(const RunOptions& options, RunKind kind) {
-  return is_text_run(options.train_file) || is_text_run(options.validation_file) ||
-         (kind == RunKind::kGenerate && !options.prompt.empty());
 }
 
 // Compiles what each form that is allowed makes of the run, for the operations that costs are needed of.
@@ -144,7 +118,8 @@ Reserve reserve_before_planning(const Prepared& run) {
   const CompileOptions smallest =
       compile_options(with_micro_batch(run.asked, size), run.model, run.kind, run.evaluates);
   const Plan plan = compile(run.model, smallest, run.backend->target()).plan;
-  Reserve reserve = reserve_beside(plan, *run.backend, process_memory());
+  Reserve reserve = reserve_beside(plan, *run.backend, process_memory(),
+                                   host_batches(with_micro_batch(run.asked, size), run.kind, run.evaluates));
   reserve.allowance += kPlanningGrowth;
   return reserve;
 }
@@ -162,14 +137,15 @@ void plan(Prepared& run) {
         return compile_run(run.model, options, run.kind, run.evaluates, target, run.directory.config_path());
       },
       run.costs);
-  run.schedule = {.windows = run.train ? run.train->count() : 0,
+  run.schedule = {.windows = run.data.train ? run.data.train->count() : 0,
                   .batch = options.per_device_train_batch_size,
                   .accumulation = options.gradient_accumulation_steps,
                   .shuffle = options.shuffle,
                   .seed = options.seed};
   run.updates = updates_of(options, run.schedule);
   run.outside = process_memory();
-  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside);
+  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside,
+                               host_batches(run.options, run.kind, run.evaluates));
   run.summary = summarize(run.compiled.plan, run.reserve, run.budget, 0, parameter_count(run.model));
   fit_to_budget(run);
 }
@@ -209,12 +185,25 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
   return compile;
 }
 
-Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside) {
-  return compute_reserve(outside, plan.memories.at(0).arena_bytes, backend.target().dispatch().threads,
-                         kGrowthAllowance + backend.library_bytes(plan));
+Bytes host_batches(const RunOptions& options, RunKind kind, bool evaluates) {
+  Bytes bytes;
+  if (kind == RunKind::kTrain)
+    bytes += Bytes(checked_mul(2, batch_bytes(options.per_device_train_batch_size, options.max_length)));
+  if (evaluates) bytes += Bytes(batch_bytes(options.per_device_eval_batch_size, options.max_length));
+  return bytes;
 }
 
-Prepared prepare(const RunOptions& given, RunKind kind) {
+Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside,
+                       Bytes batches) {
+  // Beside the threads that compute stands the one that makes batches (data/prefetch.h).
+  const int64_t threads = std::max<int64_t>(backend.target().dispatch().threads, outside.threads) + 1;
+  Reserve reserve = compute_reserve(outside, plan.memories.at(0).arena_bytes, threads,
+                                    kGrowthAllowance + backend.library_bytes(plan));
+  reserve.batches = batches;
+  return reserve;
+}
+
+Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) {
   RunOptions options = given;
   if (kind == RunKind::kTrain) settle_batch(options);
   check_options(options, kind);
@@ -230,8 +219,12 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                model.max_positions);
   if (options.threads == 0) options.threads = static_cast<int>(default_threads());
 
+  const RunFiles files = kind == RunKind::kGenerate ? RunFiles{} : find_run_files(options);
   std::unique_ptr<const Tokenizer> tokenizer;
-  if (reads_text(options, kind)) tokenizer = text_tokenizer(options, model);
+  if (hold_text(files.train) || hold_text(files.validation) ||
+      (kind == RunKind::kGenerate && !options.prompt.empty()))
+    tokenizer = text_tokenizer(options, model);
+  const bool trains_on_bytes = hold_text(files.train) && !tokenizer;
   std::optional<ChatPrompt> chat;
   if (kind == RunKind::kGenerate && options.chat) {
     chat = chat_prompt(options, tokenizer.get());
@@ -239,11 +232,11 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
   } else if (tokenizer && !options.prompt.empty()) {
     options.prompt_tokens = encode_prompt(*tokenizer, options.prompt);
   }
-  std::optional<Windows> train = open_windows(options.train_file, options, model, directory, tokenizer.get());
-  std::optional<Windows> validation = open_windows(options.validation_file, options, model, directory, tokenizer.get());
+  RunData data = open_run_data(files, options, directory, model.vocabulary, tokenizer.get(), watch);
   if (kind != RunKind::kGenerate) tokenizer.reset();
   auto backend = std::make_unique<cpu::CpuBackend>(cpu::choose_dispatch(options.threads));
-  const bool evaluates = kind == RunKind::kEvaluate || (kind == RunKind::kTrain && validation.has_value());
+  const bool evaluates =
+      kind == RunKind::kEvaluate || (kind == RunKind::kTrain && data.validation != nullptr);
 
   Prepared run{.kind = kind,
                .asked = std::move(options),
@@ -252,13 +245,13 @@ Prepared prepare(const RunOptions& given, RunKind kind) {
                .model = std::move(model),
                .tokenizer = std::move(tokenizer),
                .chat = std::move(chat),
+               .trains_on_bytes = trains_on_bytes,
                .evaluates = evaluates,
                .compile_options = {},
                .backend = std::move(backend),
                .compiled = {},
                .costs = {},
-               .train = std::move(train),
-               .validation = std::move(validation),
+               .data = std::move(data),
                .schedule = {},
                .updates = 0,
                .outside = {},

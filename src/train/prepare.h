@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "compile/pipeline.h"
-#include "data/windows.h"
 #include "formats/model_directory.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "models/model.h"
@@ -19,6 +18,7 @@
 #include "observe/process_memory.h"
 #include "observe/reserve.h"
 #include "train/costs.h"
+#include "train/open_data.h"
 #include "train/run_options.h"
 #include "train/text_tokenizer.h"
 
@@ -36,14 +36,15 @@ struct Prepared {
   Model model;
   std::unique_ptr<const Tokenizer> tokenizer;  // of a prompt; none: Snug's byte tokenizer, or no prompt
   std::optional<ChatPrompt> chat;              // of options.chat
-  bool evaluates = false;  // there is a phase that evaluates
+  bool trains_on_bytes = false;                // Snug's byte tokenizer reads the training text
+  bool evaluates = false;                      // there is a phase that evaluates
   CompileOptions compile_options;
   std::unique_ptr<cpu::CpuBackend> backend;
   Compiled compiled;
   CostsReport costs;  // by what the compiler chose
 
-  std::optional<Windows> train, validation;  // none without a file
-  Schedule schedule;                         // of `train`
+  RunData data;
+  Schedule schedule;                         // of data.train
   int64_t updates = 0;                       // of the whole run; 0 when unknown (no data) or max_steps 0
 
   ProcessMemory outside;     // the process before the arena
@@ -55,13 +56,17 @@ struct Prepared {
 };
 
 // Throws UserError: kUsage for options that contradict each other, kBadFile for model and data.
-Prepared prepare(const RunOptions& options, RunKind kind);
+Prepared prepare(const RunOptions& options, RunKind kind, const DataWatch& watch = {});
 
 // What the compiler is asked for. A policy that needs a budget is left to train/fit.h: here it keeps everything.
 CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates);
 
-// What lies outside the arena of `plan`: what is there now, and what libraries will take while an operation runs
-// (base/library_pool.h keeps it from growing beyond).
-Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside);
+// What the host holds of batches while a plan of these options runs: two of a micro-step (data/prefetch.h), one to evaluate.
+Bytes host_batches(const RunOptions& options, RunKind kind, bool evaluates);
+
+// What lies outside the arena of `plan`: what is there now, what libraries will take while an operation runs
+// (base/library_pool.h keeps it from growing beyond), and `batches` (host_batches).
+Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside,
+                       Bytes batches);
 
 }  // namespace snug

@@ -12,6 +12,8 @@
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "compile/options.h"
+#include "data/sample_windows.h"
+#include "formats/dataset/data_files.h"
 #include "train/allow.h"
 
 namespace snug {
@@ -40,7 +42,15 @@ struct RunOptions {
   std::optional<DType> save_dtype;
 
   // Data
-  std::vector<std::string> train_file, validation_file;  // .txt, or token shards
+  std::vector<std::string> train_file, validation_file;  // files, folders, patterns
+  std::optional<DatasetFormat> dataset_format;           // none: by a file's ending and its first row
+  std::string text_field;                                // of json_text rows; empty: text or content
+  double validation_split = 0;   // held out of train_file: below 1 a share, else that many rows
+  std::string chat_template;     // a built-in template or a file; empty: the model's own
+  bool train_on_inputs = false;  // learn prompts and the turns of users as well
+  bool skip_bad_rows = false;
+  Packing packing = Packing::kAuto;
+  std::string data_cache;  // where prepared data lie; empty: in the user's cache
   // "uint16" or "uint32" of raw shards; empty: uint16 up to a vocabulary of 65,536, else uint32.
   std::string token_dtype;
   int64_t max_length = 0;  // 0: min(1024, the model's positions)
@@ -88,7 +98,6 @@ struct RunOptions {
   std::string prompt;
   bool chat = false;          // the prompt is a user's turn
   std::string system;         // the system message before it
-  std::string chat_template;  // a built-in template or a file; empty: the model's own
   std::vector<int32_t> prompt_tokens;  // instead of `prompt`: for models whose tokenizer Snug does not read
   int64_t max_new_tokens = 200, top_k = 50;
   double temperature = 1, top_p = 1;

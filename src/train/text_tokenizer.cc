@@ -1,13 +1,10 @@
 #include "train/text_tokenizer.h"
 
-#include <filesystem>
-
 #include "base/errors.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/byte_tokenizer.h"
 #include "formats/chat_template/chat_template.h"
-#include "train/costs.h"
 #include "train/generator.h"
 
 namespace snug {
@@ -63,12 +60,6 @@ ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer) {
     if (!end.empty() && (end.size() == 1 || tokenizer->is_special(end[0]))) prompt.end_id = end[0];
   }
   return prompt;
-}
-
-std::string ids_directory() {
-  std::string directory = costs_directory();
-  if (directory.empty()) directory = (std::filesystem::temp_directory_path() / "snug").string();
-  return directory;
 }
 
 }  // namespace snug

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "data/windows.h"
 #include "formats/model_directory.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "models/model.h"
@@ -36,8 +35,5 @@ struct ChatPrompt {
 // written the special tokens. `tokenizer`: null for Snug's byte tokenizer. Throws UserError for a template that is missing, broken, or
 // refuses the conversation.
 ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer);
-
-// Where texts are kept as ids while a run reads them: the cache directory, or the system's directory for temporary files.
-std::string ids_directory();
 
 }  // namespace snug

@@ -8,6 +8,7 @@
 #include "base/allocator.h"
 #include "base/errors.h"
 #include "base/file.h"
+#include "data/prefetch.h"
 #include "runtime/canary.h"
 #include "train/first_non_finite.h"
 #include "train/host_inputs.h"
@@ -92,7 +93,6 @@ class Trainer {
         hyperparameters_(executor_.tensor(update_phase_ + "/hyperparameters")),
         control_(executor_.tensor(update_phase_ + "/control")),
         update_randomness_(phase_tensor(executor_, update_phase_, kUpdateRandomness)),
-        batch_(make_batch(run.options.per_device_train_batch_size, run.options.max_length)),
         rate_{.schedule = run.options.lr_scheduler_type,
               .peak = run.options.learning_rate,
               .warmup_updates = warmup_updates(run.options.warmup_steps, run.updates),
@@ -106,7 +106,7 @@ class Trainer {
       canary_.emplace(run.compiled.plan, *run.backend);
       executor_.observe(&*canary_);
     }
-    if (run.validation) evaluator_.emplace(run, executor_);
+    if (run.data.validation) evaluator_.emplace(run, executor_);
   }
 
   TrainResult train(const std::vector<RunSetting>& configuration) {
@@ -118,13 +118,18 @@ class Trainer {
       metrics_.emplace((directory / "metrics.jsonl").string(), false);
     }
     executor_.run_phase("load");
+    if (run_.data.train) {
+      batches_.emplace(*run_.data.train, run_.schedule, run_.options.seed);
+      prefetcher_.emplace(*batches_, 0, run_.updates);
+    }
     InterruptGuard interrupt;
     while (result_.updates < run_.updates && interrupt.requested() == 0) one_update();
     result_.interrupted_by = interrupt.requested();
     if (result_.interrupted_by != 0)
       observer_.note(fmt::format("signal {}: finished update {} of {}, saving", result_.interrupted_by, result_.updates,
                                  run_.updates));
-    if (run_.validation && run_.updates > 0 && last_evaluation_ != result_.updates) evaluate();
+    prefetcher_.reset();
+    if (run_.data.validation && run_.updates > 0 && last_evaluation_ != result_.updates) evaluate();
     finish(writes, directory);
     return result_;
   }
@@ -155,7 +160,7 @@ class Trainer {
       note_skipped(outcome);
     }
     log(outcome, seconds);
-    if (due(run_.options.eval_steps) && run_.validation) evaluate();
+    if (due(run_.options.eval_steps) && run_.data.validation) evaluate();
     if (due(run_.options.save_steps) && !run_.options.output_dir.empty())
       observer_.note(fmt::format("saved {}", write_checkpoint(run_, files_, executor_, result_.updates, loss_scale_)));
   }
@@ -165,19 +170,18 @@ class Trainer {
   // No allocation from here to the outcome.
   UpdateOutcome update(int64_t index) {
     UpdateOutcome outcome;
-    const Schedule& schedule = run_.schedule;
-    for (int64_t step = 0; step < schedule.accumulation; ++step)
-      for (int64_t row = 0; row < schedule.batch; ++row)
-        if (const auto window = schedule.window(index, step, row)) outcome.supervised += run_.train->targets_of(*window);
-    inverse_tokens_ = 1.0f / static_cast<float>(outcome.supervised);
-    if (updates_in_backward_) write_hyperparameters(true);  // the update looks at the loss itself
-
-    for (int64_t step = 0; step < schedule.accumulation; ++step) {
-      if (!run_micro_step(index, step)) break;
+    for (int64_t step = 0; batches_->has(index, step); ++step) {
+      const MicroBatch& batch = prefetcher_->next();
+      if (step == 0) {
+        outcome.supervised = batch.update_targets;
+        inverse_tokens_ = 1.0f / static_cast<float>(outcome.supervised);
+        if (updates_in_backward_) write_hyperparameters(true);  // the update looks at the loss itself
+      }
+      run_micro_step(batch);
       float loss = 0;
       executor_.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
       outcome.loss += loss;
-      outcome.windows += batch_.windows;
+      outcome.windows += batch.batch.windows;
     }
 
     if (!updates_in_backward_) {
@@ -199,24 +203,10 @@ class Trainer {
     return outcome;
   }
 
-  // Micro-step `step` of update `index` on its batch. False, and nothing runs, when the epoch ended before it: nothing but padding
-  // follows.
-  bool run_micro_step(int64_t index, int64_t step) {
-    const Schedule& schedule = run_.schedule;
-    batch_.windows = batch_.supervised_tokens = 0;
-    for (int64_t row = 0; row < schedule.batch; ++row) {
-      run_.train->fill_row(batch_, row, schedule.window(index, step, row));
-      uint32_t* random = batch_.randomness.data() + 4 * row;
-      random[0] = static_cast<uint32_t>(run_.options.seed);
-      random[1] = static_cast<uint32_t>(run_.options.seed >> 32);
-      random[2] = static_cast<uint32_t>(index);
-      random[3] = static_cast<uint32_t>(step * schedule.batch + row);
-    }
-    if (step > 0 && batch_.windows == 0) return false;
-    inputs_.write(executor_, batch_, inverse_tokens_);
+  void run_micro_step(const MicroBatch& batch) {
+    inputs_.write(executor_, batch.batch, inverse_tokens_);
     write_loss_scale(0);
-    executor_.run_phase("micro_step", step);
-    return true;
+    executor_.run_phase("micro_step", batch.step);
   }
 
   // `phase`: 0 the micro-step, 1 the update.
@@ -275,8 +265,13 @@ class Trainer {
   [[noreturn]] void end_fp16(const std::string& why) {
     throw_fp16_overflow(executor_, fmt::format("update {}: {}; the run ends", result_.updates, why),
                         [this](const FirstNonFinite& first) {
-                          for (int64_t step = 0; step < run_.schedule.accumulation && !first.found(); ++step)
-                            if (!run_micro_step(result_.updates - 1, step)) break;
+                          prefetcher_->stop();
+                          const int64_t index = result_.updates - 1;
+                          MicroBatch again = batches_->make();
+                          for (int64_t step = 0; batches_->has(index, step) && !first.found(); ++step) {
+                            batches_->fill(index, step, again);
+                            run_micro_step(again);
+                          }
                         });
   }
 
@@ -320,6 +315,13 @@ class Trainer {
     row.supervised_tokens = supervised_seen_;
     row.skipped_steps = result_.skipped_updates;
     row.step_seconds = seconds;
+    seconds_since_row_ += seconds;
+    if (logged) {
+      const double waited = prefetcher_->waited_seconds();
+      row.data_wait_share = seconds_since_row_ > 0 ? (waited - waited_before_row_) / seconds_since_row_ : 0;
+      waited_before_row_ = waited;
+      seconds_since_row_ = 0;
+    }
     const ProcessMemory memory = process_memory();
     row.memory_rss_bytes = memory.resident;
     row.memory_peak_bytes = memory.peak();
@@ -343,7 +345,7 @@ class Trainer {
   }
 
   void evaluate() {
-    EvaluationMetrics evaluation = evaluator_->evaluate(executor_, *run_.validation);
+    EvaluationMetrics evaluation = evaluator_->evaluate(executor_, *run_.data.validation);
     evaluation.step = result_.updates;
     evaluation.epoch = epoch();
     result_.eval_loss = evaluation.eval_loss;
@@ -391,7 +393,8 @@ class Trainer {
   std::string update_phase_;  // that holds the update's operations
   PlanTensorId hyperparameters_, control_, gate_;
   PlanTensorId update_randomness_;  // invalid where nothing is rounded stochastically
-  Batch batch_;
+  std::optional<BatchMaker> batches_;  // none without data
+  std::optional<Prefetcher> prefetcher_;
   float inverse_tokens_ = 0;             // of the update that runs
   std::optional<LossScale> loss_scale_;  // fp16
   std::vector<PlanTensorId> scale_inputs_;
@@ -404,6 +407,7 @@ class Trainer {
   int64_t applied_ = 0, skipped_in_a_row_ = 0, supervised_seen_ = 0, samples_seen_ = 0;
   int64_t last_evaluation_ = -1;
   double last_rate_ = 0, logged_loss_ = 0;
+  double seconds_since_row_ = 0, waited_before_row_ = 0;  // of metrics.jsonl
   int64_t logged_updates_ = 0;
   bool checked_ = false;
 };
@@ -420,8 +424,8 @@ ParameterFiles open_parameters(const Prepared& run) {
 TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration, RunObserver* observer) {
   require(run.kind == RunKind::kTrain, "train() needs a run that was prepared for training");
   RunObserver silent;
-  if (!run.train && run.options.max_steps != 0)
-    throw_user(ExitCode::kUsage, "--train_file is missing; expected a text (.txt) or a token shard");
+  if (!run.data.train && run.options.max_steps != 0)
+    throw_user(ExitCode::kUsage, "--train_file is missing; expected text, rows of JSON or token shards");
   ParameterFiles files = open_parameters(run);
   if (!run.options.output_dir.empty()) {
     const int64_t checkpoints = run.options.save_steps > 0 ? run.updates / run.options.save_steps : 0;
@@ -433,8 +437,8 @@ TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration, R
 
 EvaluationMetrics evaluate(Prepared& run, RunObserver* observer) {
   require(run.kind == RunKind::kEvaluate, "evaluate() needs a run that was prepared for evaluation");
-  if (!run.validation)
-    throw_user(ExitCode::kUsage, "--validation_file is missing; expected a text (.txt) or a token shard");
+  if (!run.data.validation)
+    throw_user(ExitCode::kUsage, "--validation_file is missing; expected text, rows of JSON or token shards");
   const ParameterFiles files = open_parameters(run);
   Executor* loading = nullptr;
   Executor executor(run.compiled.plan, *run.backend, [&](const PlanOp& op) { files.read(op, *loading); });
@@ -442,7 +446,7 @@ EvaluationMetrics evaluate(Prepared& run, RunObserver* observer) {
   std::optional<Canary> canary;
   if (run.options.check_memory) executor.observe(&canary.emplace(run.compiled.plan, *run.backend));
   executor.run_phase("load");
-  const EvaluationMetrics evaluation = Evaluator(run, executor).evaluate(executor, *run.validation);
+  const EvaluationMetrics evaluation = Evaluator(run, executor).evaluate(executor, *run.data.validation);
   if (observer != nullptr) observer->evaluation(evaluation);
   return evaluation;
 }

@@ -44,7 +44,7 @@ struct TrainResult {
 // 20 skipped updates in a row; with fp16 also where the loss scale cannot be halved any more, and where the first loss is not finite.
 TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration = {}, RunObserver* observer = nullptr);
 
-// Loss over every target of `run.validation`, each once (kind kEvaluate). Throws UserError(kNonFinite) where fp16 overflows.
+// Loss over every target of `run.data.validation`, each once (kind kEvaluate). Throws UserError(kNonFinite) where fp16 overflows.
 EvaluationMetrics evaluate(Prepared& run, RunObserver* observer = nullptr);
 
 }  // namespace snug

@@ -219,13 +219,10 @@ std::vector<DataFile> find_data_files(std::span<const std::string> paths,
       const DatasetFormat format = forced ? *forced : detect(file);
       files.push_back({.path = std::move(file), .format = format});
     }
-  const auto group = [](DatasetFormat format) {
-    return is_row_format(format) ? DatasetFormat::kJsonText : format;
-  };
   for (const DataFile& file : files)
-    if (group(file.format) != group(files.front().format))
+    if (is_row_format(file.format) != is_row_format(files.front().format))
       throw_user(ExitCode::kBadFile,
-                 "{} is {} and {} is {}; expected files of one kind: text, shards, or rows of JSON",
+                 "{} is {} and {} is {}; expected text and shards, which are one stream of tokens, or rows of JSON",
                  files.front().path, dataset_format_name(files.front().format), file.path,
                  dataset_format_name(file.format));
   return files;

@@ -39,7 +39,7 @@ struct DataFile {
 // included; or a pattern with *, ?, [a-z] and ** (any folders). What a folder or a pattern gives is sorted by path; hidden files are
 // passed over. `forced` is the format of all of them; otherwise a file's ending and, for JSON, the fields of its first row tell.
 // Throws UserError(kBadFile) for a path that means nothing, a file in it that cannot be read here (parquet, arrow, csv, …: with the
-// line that converts it), rows of no known format, and files of different kinds: text, shards and rows are each a run's whole data.
+// line that converts it), rows of no known format, and rows beside streams: each are a run's whole data.
 std::vector<DataFile> find_data_files(std::span<const std::string> paths,
                                       std::optional<DatasetFormat> forced = std::nullopt);
 

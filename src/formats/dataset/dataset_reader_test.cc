@@ -214,7 +214,7 @@ TEST(DatasetReader, FilesThatAreNotReadAreRefusedByName) {
     find_data_files(std::vector{directory.add("windows.jsonl", std::string_view("\xFF\xFE{\0", 4))});
   });
   const std::string text = directory.add("a.txt", "x"), rows = directory.add("a.jsonl", "{\"text\": \"a\"}");
-  expect_user_error(ExitCode::kBadFile, "expected files of one kind", [&] {
+  expect_user_error(ExitCode::kBadFile, "expected text and shards, which are one stream of tokens, or rows of JSON", [&] {
     find_data_files(std::vector{text, rows});
   });
   EXPECT_EQ(find_data_files(std::vector{text}).front().format, DatasetFormat::kText);

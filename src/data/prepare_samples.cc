@@ -1,0 +1,242 @@
+#include "data/prepare_samples.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "base/errors.h"
+
+namespace snug {
+namespace {
+
+constexpr size_t kChunkRows = 64, kChunkBytes = size_t{256} << 10;
+constexpr size_t kMostMessages = 3;
+constexpr double kProgressSeconds = 0.2;
+
+size_t text_bytes(const Row& row) {
+  if (const auto* text = std::get_if<TextRow>(&row)) return text->text.size();
+  if (const auto* completion = std::get_if<CompletionRow>(&row))
+    return completion->prompt.size() + completion->completion.size();
+  if (const auto* tokens = std::get_if<TokenRow>(&row)) return tokens->ids.size() * 8;
+  size_t bytes = 0;
+  for (const Json& message : std::get<ChatRow>(row).messages)
+    if (message.is_object() && message.contains("content") && message["content"].is_string())
+      bytes += message["content"].get_ref<const std::string&>().size();
+  return bytes;
+}
+
+// A document's end is no more than where its text was cut; what has an answer in it must not be cut before that.
+bool is_document(const Row& row) {
+  const auto* tokens = std::get_if<TokenRow>(&row);
+  return std::holds_alternative<TextRow>(row) || (tokens != nullptr && tokens->labels.empty());
+}
+
+// One row on its way: `sample` is made from `placed`, or `bad` says why there is none.
+struct RowOnItsWay {
+  PlacedRow placed;
+  int64_t skipped_before = 0;  // rows that could not be read
+  Sample sample = {};
+  std::string bad = {};
+};
+
+struct Chunk {
+  enum class State : uint8_t { kFree, kRead, kTaken, kEncoded };
+  State state = State::kFree;
+  std::vector<RowOnItsWay> rows;
+  std::exception_ptr failure;  // after these rows
+  int64_t skipped_behind = 0, bytes_read = 0;
+  bool is_last = false;
+};
+
+class Pipeline {
+ public:
+  Pipeline(SampleWriter& writer, const Preparation& preparation)
+      : writer_(writer),
+        preparation_(preparation),
+        chunks_(2 * static_cast<size_t>(preparation.threads) + 2) {}
+
+  BadRows run() {
+    std::vector<std::thread> threads;
+    const auto end = [&] {
+      {
+        const std::lock_guard lock(mutex_);
+        stops_ = true;
+      }
+      changed_.notify_all();
+      for (std::thread& thread : threads) thread.join();
+    };
+    try {
+      threads.emplace_back([this] { read(); });
+      for (int i = 0; i < preparation_.threads; ++i) threads.emplace_back([this] { encode(); });
+      write();
+    } catch (...) {
+      end();
+      throw;
+    }
+    end();
+    return std::move(messages_);
+  }
+
+ private:
+  // Waits until the chunk is in that state; false when everything stops.
+  bool wait_for(Chunk& chunk, Chunk::State state) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stops_ || chunk.state == state; });
+    return !stops_;
+  }
+  void set(Chunk& chunk, Chunk::State state) {
+    {
+      const std::lock_guard lock(mutex_);
+      chunk.state = state;
+    }
+    changed_.notify_all();
+  }
+
+  void read() {
+    int64_t skipped = preparation_.skipped();
+    const auto newly_skipped = [&] {
+      return preparation_.skipped() - std::exchange(skipped, preparation_.skipped());
+    };
+    for (size_t index = 0;; ++index) {
+      Chunk& chunk = chunks_[index % chunks_.size()];
+      if (!wait_for(chunk, Chunk::State::kFree)) return;
+      chunk.rows.clear();
+      chunk.skipped_behind = 0;
+      try {
+        for (size_t bytes = 0; chunk.rows.size() < kChunkRows && bytes < kChunkBytes;) {
+          std::optional<PlacedRow> row = preparation_.next();
+          if (!row) {
+            chunk.is_last = true;
+            chunk.skipped_behind = newly_skipped();
+            break;
+          }
+          bytes += text_bytes(row->row);
+          chunk.rows.push_back({std::move(*row), newly_skipped()});
+        }
+      } catch (...) {
+        chunk.failure = std::current_exception();
+        chunk.is_last = true;
+      }
+      chunk.bytes_read = preparation_.bytes_read();
+      const bool is_last = chunk.is_last;
+      set(chunk, Chunk::State::kRead);
+      if (is_last) return;
+    }
+  }
+
+  void encode() {
+    EncodeRow encode_row;
+    std::exception_ptr no_encoder;
+    try {
+      encode_row = preparation_.encoder();
+    } catch (...) {
+      no_encoder = std::current_exception();
+    }
+    while (true) {
+      Chunk* chunk = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] {
+          return stops_ || all_taken_ || chunks_[next_ % chunks_.size()].state == Chunk::State::kRead;
+        });
+        if (stops_ || all_taken_) return;
+        chunk = &chunks_[next_++ % chunks_.size()];
+        chunk->state = Chunk::State::kTaken;
+        all_taken_ = chunk->is_last;
+      }
+      encode_chunk(*chunk, encode_row, no_encoder);
+      set(*chunk, Chunk::State::kEncoded);
+    }
+  }
+
+  void encode_chunk(Chunk& chunk, const EncodeRow& encode_row, const std::exception_ptr& no_encoder) const {
+    for (size_t i = 0; i < chunk.rows.size(); ++i) {
+      RowOnItsWay& row = chunk.rows[i];
+      try {
+        if (no_encoder) std::rethrow_exception(no_encoder);
+        try {
+          row.sample = encode_row(row.placed.row, row.placed.place);
+        } catch (const UserError& error) {
+          if (!preparation_.skip_bad_rows || error.code() != ExitCode::kBadFile) throw;
+          row.bad = error.what();
+        }
+      } catch (...) {
+        chunk.failure = std::current_exception();
+        chunk.is_last = true;
+        chunk.rows.resize(i);
+      }
+    }
+  }
+
+  void write() {
+    const auto begin = std::chrono::steady_clock::now();
+    double told = 0;
+    PreparationProgress progress{.rows = writer_.kept().rows,
+                                 .samples = writer_.kept().samples,
+                                 .ids = writer_.kept().ids,
+                                 .bad_rows = writer_.kept().bad_rows,
+                                 .all_bytes = preparation_.all_bytes,
+                                 .kept_bytes = begin_bytes_};
+    for (size_t index = 0;; ++index) {
+      Chunk& chunk = chunks_[index % chunks_.size()];
+      wait_for(chunk, Chunk::State::kEncoded);
+      for (const RowOnItsWay& row : chunk.rows) {
+        const int64_t bad = row.skipped_before + (row.bad.empty() ? 0 : 1);
+        writer_.add_bad_rows(bad);
+        progress.bad_rows += bad;
+        progress.rows += bad;
+        if (!row.bad.empty()) {
+          if (messages_.size() < kMostMessages) messages_.push_back(row.bad);
+          continue;
+        }
+        const RowPosition& next = row.placed.next;
+        writer_.add(row.sample.ids, row.sample.supervised, is_document(row.placed.row),
+                    {next.file, next.byte, next.row});
+        ++progress.rows;
+        ++progress.samples;
+        progress.ids += static_cast<int64_t>(row.sample.ids.size());
+      }
+      if (chunk.failure) std::rethrow_exception(chunk.failure);
+      writer_.add_bad_rows(chunk.skipped_behind);
+      progress.bad_rows += chunk.skipped_behind;
+      progress.rows += chunk.skipped_behind;
+      progress.bytes = chunk.bytes_read;
+      progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (preparation_.progress && (chunk.is_last || progress.seconds - told >= kProgressSeconds)) {
+        preparation_.progress(progress);
+        told = progress.seconds;
+      }
+      if (chunk.is_last) return;
+      set(chunk, Chunk::State::kFree);
+    }
+  }
+
+  SampleWriter& writer_;
+  const Preparation& preparation_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Chunk> chunks_;  // used in turn
+  size_t next_ = 0;            // to be encoded
+  bool all_taken_ = false, stops_ = false;
+  const int64_t begin_bytes_ = preparation_.bytes_read();
+  BadRows messages_;
+};
+
+}  // namespace
+
+std::optional<double> PreparationProgress::seconds_left() const {
+  const int64_t done = bytes - kept_bytes;
+  if (seconds < 1 || done <= 0 || all_bytes < bytes) return std::nullopt;
+  return seconds / static_cast<double>(done) * static_cast<double>(all_bytes - bytes);
+}
+
+BadRows prepare_samples(SampleWriter& writer, const Preparation& preparation) {
+  require(preparation.threads >= 1, "{} encoding threads", preparation.threads);
+  return Pipeline(writer, preparation).run();
+}
+
+}  // namespace snug

@@ -1,0 +1,272 @@
+// Rows of JSON from the file to the trained model: formats, the cache, what is held out, and what is refused.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "model_files.h"
+#include "program_run.h"
+
+namespace snug {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+namespace fs = std::filesystem;
+
+class DataProgram : public testing::Test {
+ protected:
+  // No tokenizer: text is read byte by byte.
+  DataProgram() : model_(make_model(here_ / "model", llama_json({.positions = 256}))) {}
+
+  std::vector<std::string> training(const std::string& file,
+                                    const std::vector<std::string>& change = {}) const {
+    std::vector<std::string> words = {"train",
+                                      "--model",
+                                      model_,
+                                      "--from_scratch",
+                                      "--train_file",
+                                      file,
+                                      "--output_dir",
+                                      here_ / "out",
+                                      "--overwrite_output_dir",
+                                      "--max_steps",
+                                      "2",
+                                      "--max_length",
+                                      "64",
+                                      "--per_device_train_batch_size",
+                                      "2",
+                                      "--data_cache",
+                                      here_ / "cache",
+                                      "--costs",
+                                      "roofline"};
+    words.insert(words.end(), change.begin(), change.end());
+    return words;
+  }
+  static ProgramEnd expect_done(const std::vector<std::string>& arguments) {
+    ProgramEnd end = run_program(arguments);
+    EXPECT_EQ(end.exit_code, 0) << "signal " << end.signal << "\n" << end.err << end.out;
+    return end;
+  }
+  static void expect_refusal(const std::vector<std::string>& arguments, int code,
+                             const std::vector<std::string>& fragments) {
+    const ProgramEnd end = run_program(arguments);
+    EXPECT_EQ(end.exit_code, code) << end.err << end.out;
+    for (const std::string& fragment : fragments) EXPECT_THAT(end.err, HasSubstr(fragment));
+    EXPECT_THAT(end.err, Not(HasSubstr("internal error")));
+  }
+  std::string add(const std::string& name, const std::string& text) const {
+    write_text(here_ / name, text);
+    return here_ / name;
+  }
+  // Rows whose prompts and completions are of different lengths.
+  std::string completions(int count) const {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text +=
+          Json{{"prompt", "Say " + std::string(static_cast<size_t>(i % 7), 'a') + ": "},
+               {"completion", std::string(static_cast<size_t>(1 + i % 11), static_cast<char>('a' + i % 26))}}
+              .dump() +
+          "\n";
+    return text;
+  }
+  std::vector<fs::path> cached() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(here_ / "cache")) files.push_back(entry.path());
+    return files;
+  }
+  // metrics.jsonl but for what time and memory make of it.
+  std::vector<Json> numbers() const {
+    std::vector<Json> rows;
+    for (Json row : json_lines(here_ / "out/metrics.jsonl")) {
+      Json kept;
+      for (const char* key : {"step", "loss", "grad_norm", "supervised_tokens", "eval_loss", "eval_tokens"})
+        if (row.contains(key)) kept[key] = row[key];
+      rows.push_back(kept);
+    }
+    return rows;
+  }
+
+  TemporaryDirectory here_;
+  std::string model_;
+};
+
+TEST_F(DataProgram, TrainsOnCompletionsFromAFileAndTheSecondTimeFromTheCache) {
+  const std::string file = add("rows.jsonl", completions(40));
+  const ProgramEnd first = expect_done(training(file));
+  EXPECT_THAT(first.out, HasSubstr("Data: prompt_completion, 40 samples"));
+  EXPECT_THAT(first.out, HasSubstr("windows of 64: packed, "));
+  EXPECT_THAT(first.out, HasSubstr("are learned\n"));
+  EXPECT_THAT(first.out, HasSubstr("0 allocations during steps"));
+  ASSERT_EQ(cached().size(), 1u);
+  const std::vector<Json> expected = numbers();
+  EXPECT_GT(expected.at(0)["supervised_tokens"], 0);
+
+  const ProgramEnd second = expect_done(training(file));
+  EXPECT_THAT(second.out, HasSubstr("(prepared by an earlier run)"));
+  EXPECT_EQ(numbers(), expected);
+
+  // Another content under the same name is another key; so is another reading of the same content.
+  write_text(file, completions(41));
+  EXPECT_THAT(expect_done(training(file)).out, HasSubstr("41 samples"));
+  expect_done(training(file, {"--train_on_inputs"}));
+  EXPECT_EQ(cached().size(), 3u);
+  for (const fs::path& path : cached()) fs::resize_file(path, fs::file_size(path) / 2);
+  const ProgramEnd broken = expect_done(training(file));
+  EXPECT_THAT(broken.err, HasSubstr("prepared data is made anew"));
+}
+
+TEST_F(DataProgram, TheWayOfDataDoesNotChangeTheNumbers) {
+  const std::string file = add("rows.jsonl", completions(40));
+  expect_done(training(file, {"--threads", "1"}));
+  const std::vector<Json> one = numbers();
+  expect_done(training(
+      file, {"--threads", "1", "--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "2"}));
+  const std::vector<Json> accumulated = numbers();
+  ASSERT_EQ(one.size(), accumulated.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].value("supervised_tokens", 0), accumulated[i].value("supervised_tokens", 0));
+    if (!one[i].contains("loss")) continue;
+    EXPECT_NEAR(one[i]["loss"].get<double>(), accumulated[i]["loss"].get<double>(), 1e-5);
+  }
+  for (const Json& row : json_lines(here_ / "out/metrics.jsonl"))
+    if (row.contains("step_seconds")) {
+      EXPECT_GE(row["data_wait_share"].get<double>(), 0);
+      EXPECT_LE(row["data_wait_share"].get<double>(), 1);
+    }
+}
+
+TEST_F(DataProgram, ConversationsThroughATemplate) {
+  const std::string chat =
+      add("chat.jsonl",
+          R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes!"}]})"
+          "\n");
+  // "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n" is 52 bytes, "Yes!<|im_end|>" is 14, a line feed is the last.
+  const ProgramEnd end = expect_done(training(chat, {"--chat_template", "chatml", "--max_length", "128"}));
+  EXPECT_THAT(end.out, HasSubstr("Data: messages, 1 samples, 66 positions of which 21.2 % are learned"));
+  const ProgramEnd shown = expect_done({"data", "inspect", chat, "--model", model_, "--chat_template",
+                                        "chatml", "--max_length", "128", "--data_cache", here_ / "cache"});
+  EXPECT_THAT(shown.out, HasSubstr("assistant\n[[Yes!<|im_end|>]]\n"));
+  EXPECT_THAT(shown.out, HasSubstr("(prepared by an earlier run)"));
+  expect_refusal(training(chat), 3, {"chat.jsonl:1", "chat template"});
+  expect_refusal(training(chat, {"--chat_template", "unknown"}), 2, {"unknown", "chatml"});
+
+  const std::string alpaca =
+      add("alpaca.json", R"([{"instruction": "Say it", "input": "", "output": "it"}])");
+  EXPECT_THAT(expect_done(training(alpaca, {"--max_length", "256"})).out,
+              HasSubstr("Data: alpaca, 1 samples"));
+}
+
+TEST_F(DataProgram, TextsFoldersAndTokens) {
+  const std::string texts =
+      add("texts.jsonl", "{\"text\": \"" + std::string(150, 'x') + "\"}\n{\"text\": \"short\"}\n");
+  const ProgramEnd text = expect_done(training(texts));
+  EXPECT_THAT(text.out, HasSubstr("Data: json_text, 2 samples, 155 positions of which 100.0 % are learned"));
+  EXPECT_THAT(text.out, HasSubstr("1 documents cut into pieces"));
+
+  const std::string tokens =
+      add("tokens.jsonl", R"({"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]})"
+                          "\n"
+                          R"({"input_ids": [5, 6, 7]})"
+                          "\n");
+  EXPECT_THAT(expect_done(training(tokens)).out,
+              HasSubstr("Data: tokens, 2 samples, 5 positions of which 80.0 % are learned"));
+
+  // A folder, and files of it by a pattern.
+  fs::create_directories(here_ / "folder");
+  add("folder/a.jsonl", completions(3));
+  add("folder/b.jsonl", completions(4));
+  EXPECT_THAT(expect_done(training(here_ / "folder")).out, HasSubstr("7 samples from 2 files"));
+  EXPECT_THAT(expect_done(training(here_ / "folder/b*.jsonl")).out, HasSubstr("4 samples, "));
+}
+
+TEST_F(DataProgram, EvaluatesRowsAndAPartThatIsHeldOut) {
+  const std::string file = add("rows.jsonl", completions(40));
+  const ProgramEnd trained = expect_done(training(file, {"--validation_split", "0.25"}));
+  EXPECT_THAT(trained.out, HasSubstr("Data: prompt_completion, 30 samples"));
+  EXPECT_THAT(trained.out, HasSubstr("Validation: prompt_completion, 10 samples"));
+  const std::vector<Json> rows = numbers();
+  EXPECT_TRUE(
+      std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("eval_loss"); }));
+  EXPECT_THAT(expect_done(training(file, {"--validation_split", "7"})).out,
+              HasSubstr("Validation: prompt_completion, 7 samples"));
+
+  // Packed or padded, the loss is the same.
+  std::vector<double> losses;
+  for (const char* packing : {"true", "false"}) {
+    const ProgramEnd end =
+        expect_done({"eval", "--model", here_ / "out", "--validation_file", file, "--max_length", "64",
+                     "--packing", packing, "--data_cache", here_ / "cache"});
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(end.out, found, std::regex("loss ([0-9.]+)"))) << end.out;
+    losses.push_back(std::stod(found[1]));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 2e-6 * losses[0]);
+
+  const std::string text = add("text.txt", sample_text(2000));
+  EXPECT_THAT(expect_done(training(text, {"--validation_split", "0.1"})).out,
+              HasSubstr("Validation: text, 200 tokens in 4 windows of 64"));
+  expect_refusal(training(text, {"--validation_split", "5"}), 2,
+                 {"validation_split is 5; expected a share below 1"});
+  expect_refusal(training(file, {"--validation_split", "40"}), 2,
+                 {"validation_split 40 takes 40 of the 40 rows", "left to train on"});
+  expect_refusal(training(file, {"--validation_split", "0.1", "--validation_file", file}), 2,
+                 {"expected one of them"});
+}
+
+TEST_F(DataProgram, InspectsRowsBeforeAnybodyTrainsOnThem) {
+  const std::string once = R"({"prompt": "Q: \u001b[31m", "completion": "yes"})",
+                    long_one = Json{{"prompt", std::string(80, 'p')}, {"completion", "c"}}.dump();
+  const std::string file = add("rows.jsonl", once + "\n" + long_one + "\n" + once + "\n");
+  const std::vector<std::string> words = {"data",         "inspect", file,           "--model",      model_,
+                                          "--max_length", "64",      "--data_cache", here_ / "cache"};
+  const ProgramEnd end = expect_done(words);
+  EXPECT_THAT(end.out, HasSubstr("Data: prompt_completion, 3 samples"));
+  EXPECT_THAT(end.out, HasSubstr("1 samples have the ids of an earlier one"));
+  EXPECT_THAT(end.out, HasSubstr("1 samples truncated to 64 positions"));
+  EXPECT_THAT(end.out, HasSubstr("Q: \\x1b[31m[[yes<|endoftext|>]]"))
+      << "no byte of the data reaches the terminal as a command";
+  EXPECT_THAT(end.out, HasSubstr("--- truncated here: max_length is 64"));
+
+  std::vector<std::string> json = words;
+  json.insert(json.end(), {"--json", "--samples", "1"});
+  const Json report = Json::parse(expect_done(json).out);
+  EXPECT_EQ(report["samples"], 3);
+  EXPECT_EQ(report["duplicates"], 1);
+  EXPECT_EQ(report["positions"]["longest"], 81);
+  EXPECT_EQ(report["shown"].size(), 1u);
+  // The run that follows has the file already.
+  EXPECT_THAT(expect_done(training(file)).out, HasSubstr("(prepared by an earlier run)"));
+  EXPECT_THAT(expect_done({"data", "inspect", add("text.txt", sample_text(500)), "--model", model_}).out,
+              HasSubstr("Data: text, 501 tokens"));
+  expect_refusal({"data", "inspect", "--model", model_}, 2, {"no data file is named"});
+  expect_refusal({"train", file}, 2, {"found \"" + file + "\" where an option was expected"});
+}
+
+TEST_F(DataProgram, BadRowsAreToldOrCounted) {
+  const std::string file =
+      add("rows.jsonl", completions(5) + "{\"prompt\": \"no completion\"}\n" + completions(2));
+  expect_refusal(training(file), 3, {"rows.jsonl:6", "completion"});
+  EXPECT_FALSE(fs::exists(here_ / "out/metrics.jsonl"));
+  const ProgramEnd skipped = expect_done(training(file, {"--skip_bad_rows"}));
+  EXPECT_THAT(skipped.out, HasSubstr("1 of 8 rows skipped because they are broken"));
+  EXPECT_THAT(skipped.out, HasSubstr("rows.jsonl:6"));
+}
+
+TEST_F(DataProgram, NothingToLearnIsRefused) {
+  Json long_prompt = {{"prompt", std::string(100, 'p')}, {"completion", "c"}};
+  const std::string file = add("rows.jsonl", long_prompt.dump() + "\n");
+  expect_refusal(training(file), 3, {"none of 1 samples has a supervised token within max_length 64"});
+  const ProgramEnd mixed =
+      expect_done(training(add("mixed.jsonl", completions(3) + long_prompt.dump() + "\n")));
+  EXPECT_THAT(mixed.out,
+              HasSubstr("1 samples truncated to 64 positions (the longest has 101): 2 learned tokens lost"));
+  EXPECT_THAT(mixed.out, HasSubstr("warning: 1 samples have no learned token within 64 positions and are "
+                                   "left out; the first is number 4"));
+}
+
+}  // namespace
+}  // namespace snug
