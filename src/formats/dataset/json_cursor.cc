@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/json.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 constexpr size_t kLongestQuote = 80;
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Bytes of the UTF-8 character at `at`; 0 where it is none (Unicode's table 3-7).
@@ -113,7 +113,7 @@ void JsonCursor::fail(std::string_view what) const {
 }
 
 void JsonCursor::skip_space() {
-  while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+  while (at_ < text_.size() && is_json_space(text_[at_])) ++at_;
 }
 
 char JsonCursor::look() {
@@ -448,7 +448,7 @@ Json JsonCursor::read_tree(std::string_view field) {
     } else if (!open.empty()) {
       // The ordered object's own search would make this quadratic.
       auto& object = open.back()->get_ref<Json::object_t&>();
-      object.push_back({std::move(key), Json()});
+      object.push_back({std::exchange(key, {}), Json()});
       place = &object.back().second;
     }
     if (kind == Kind::kArray || kind == Kind::kObject) {

@@ -29,6 +29,8 @@ class JsonSyntaxError : public UserError {
   explicit JsonSyntaxError(const std::string& message) : UserError(ExitCode::kBadFile, message) {}
 };
 
+inline bool is_json_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
 class JsonCursor {
  public:
   // Values that a row may keep as a tree: they cost far more memory than their text (some 30 MiB for all of them).

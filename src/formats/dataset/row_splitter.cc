@@ -4,14 +4,13 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "formats/dataset/json_cursor.h"
 
 namespace snug {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr size_t kBufferBytes = size_t{1} << 20;
-
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 // Where a line ends.
 struct LineEnd {
@@ -42,7 +41,7 @@ struct ElementEnd {
       } else if (c == '}' || c == ']') {
         if (depth == 0) return i;
         if (--depth == 0) return i + 1;
-      } else if (depth == 0 && (c == ',' || is_space(c))) {
+      } else if (depth == 0 && (c == ',' || is_json_space(c))) {
         return i;
       }
     }
@@ -98,7 +97,7 @@ bool RowSplitter::refill() {
 // False at the end of the file.
 bool RowSplitter::skip_space() {
   for (;;) {
-    while (at_ < filled_ && is_space(buffer_[at_])) ++at_;
+    while (at_ < filled_ && is_json_space(buffer_[at_])) ++at_;
     if (at_ < filled_) return true;
     if (!refill()) return false;
   }
@@ -146,7 +145,7 @@ std::optional<std::string_view> RowSplitter::next_line() {
     if (at_ == filled_ && !refill()) return std::nullopt;
     ++row_;
     const std::string_view line = take(LineEnd{}, newline_);
-    if (!std::all_of(line.begin(), line.end(), is_space)) return line;
+    if (!std::all_of(line.begin(), line.end(), is_json_space)) return line;
   }
 }
 
