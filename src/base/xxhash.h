@@ -1,12 +1,11 @@
 // base/xxhash.h — XXH64, and 128 bits of two of them as the name of a content
 //
 // Tells contents apart, in caches and checks of files; no protection against somebody who makes a collision on purpose.
-// Source: Yann Collet, "xxHash fast digest algorithm", XXH64 specification, version 0.1.1.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,14 +16,14 @@ namespace snug {
 class Xxh64 {
  public:
   explicit Xxh64(uint64_t seed = 0);
+  ~Xxh64();
   void add(std::span<const std::byte> bytes);
   // Of all bytes so far; more may follow.
   uint64_t value() const;
 
  private:
-  std::array<uint64_t, 4> lanes_;
-  uint64_t seed_, size_ = 0;
-  std::array<std::byte, 32> rest_;  // size_ % 32 bytes that do not fill a stripe yet
+  struct State;  // the library's
+  std::unique_ptr<State> state_;
 };
 
 inline uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed = 0) {
