@@ -440,6 +440,7 @@ Ref<Dict> Interpreter::make_dict(std::string_view function, const Arguments& arg
   std::vector<Dict::Entry> entries;
   if (!arguments.positional.empty()) {
     const Value& from = arguments.positional[0];
+    if (from.is_undefined()) from.fail_undefined();
     if (from.is(Kind::kDict))
       entries = from.as_dict().entries();
     else

@@ -222,6 +222,12 @@ TEST(ChatTemplate, ErrorsNameFileAndLine) {
   expect_user_error(ExitCode::kBadFile, "t: byte 1 is not UTF-8", [] { ChatTemplate::parse("a\xFF", "t"); });
 }
 
+TEST(ChatTemplate, CapitalsAreThoseOfPython) {
+  EXPECT_EQ(render("{{ 'ẖ ᾀ ὐ ΐ ᾷ ﬃ ß ŉ ǆ'|upper }}"), "H\u0331 ἈΙ Υ\u0313 \u0399\u0308\u0301 Α\u0342Ι FFI SS ʼN Ǆ");
+  EXPECT_EQ(render("{{ 'ᾀ ᾲ ﬃ ß ǆ ǅ'.title() }}"), "ᾈ Ὰ\u0345 Ffi Ss ǅ ǅ");
+  EXPECT_EQ(render("{{ 'ᎠẞςİſΣ'.casefold() }} {{ 'aÉǅ'.swapcase() }} {{ 'ΟΔΟΣ İ'|lower }}"), "Ꭰssσi\u0307sσ Aéǅ οδος i\u0307");
+}
+
 TEST(ChatTemplate, MessagesAreChecked) {
   expect_refusal("messages is []", "x", Json::array());
   expect_refusal("messages is \"a\" (string)", "x", "a");

@@ -11,54 +11,62 @@
 namespace snug::jinja {
 namespace {
 
-// Lower-case letters whose capitals are several characters (SpecialCasing.txt; those that occur in running text).
-struct LongUpper {
-  char32_t code;
-  std::u32string_view upper, title;
-};
-constexpr std::array<LongUpper, 12> kLongUpper = {{
-    {0xDF, U"SS", U"Ss"},
-    {0x149, U"\u02BCN", U"\u02BCN"},
-    {0x1F0, U"J\u030C", U"J\u030C"},
-    {0x390, U"\u0399\u0308\u0301", U"\u0399\u0308\u0301"},
-    {0x3B0, U"\u03A5\u0308\u0301", U"\u03A5\u0308\u0301"},
-    {0x587, U"\u0535\u0552", U"\u0535\u0582"},
-    {0xFB00, U"FF", U"Ff"},
-    {0xFB01, U"FI", U"Fi"},
-    {0xFB02, U"FL", U"Fl"},
-    {0xFB03, U"FFI", U"Ffi"},
-    {0xFB04, U"FFL", U"Ffl"},
-    {0xFB06, U"ST", U"St"},
-}};
-
-const LongUpper* long_upper(char32_t code) {
-  for (const LongUpper& entry : kLongUpper)
-    if (entry.code == code) return &entry;
-  return nullptr;
-}
-
-void append_upper(std::string& out, char32_t code) {
-  if (const LongUpper* entry = long_upper(code)) {
-    for (const char32_t c : entry->upper) append_character(out, c);
-  } else {
-    append_character(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code))));
-  }
-}
-
-void append_title(std::string& out, char32_t code) {
-  if (const LongUpper* entry = long_upper(code)) {
-    for (const char32_t c : entry->title) append_character(out, c);
-  } else {
-    append_character(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(code))));
-  }
-}
-
 utf8proc_category_t category(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
 
 bool is_cased(char32_t code) {
   const utf8proc_category_t c = category(code);
   return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
 }
+
+// Letters whose capitals are several characters and no decomposition tells them (SpecialCasing.txt).
+struct LongUpper {
+  char32_t code;
+  std::u32string_view upper, title;
+};
+constexpr std::array<LongUpper, 13> kLongUpper = {{
+    {0xDF, U"SS", U"Ss"},
+    {0x149, U"\u02BCN", U"\u02BCN"},
+    {0x390, U"\u0399\u0308\u0301", U"\u0399\u0308\u0301"},
+    {0x3B0, U"\u03A5\u0308\u0301", U"\u03A5\u0308\u0301"},
+    {0x587, U"\u0535\u0552", U"\u0535\u0582"},
+    {0x1E9A, U"A\u02BE", U"A\u02BE"},
+    {0xFB00, U"FF", U"Ff"},
+    {0xFB01, U"FI", U"Fi"},
+    {0xFB02, U"FL", U"Fl"},
+    {0xFB03, U"FFI", U"Ffi"},
+    {0xFB04, U"FFL", U"Ffl"},
+    {0xFB05, U"ST", U"St"},
+    {0xFB06, U"ST", U"St"},
+}};
+
+// Capitals of one letter, for words that have capitals only or first.
+void append_capitals(std::string& out, char32_t code, bool all) {
+  for (const LongUpper& entry : kLongUpper)
+    if (entry.code == code) {
+      for (const char32_t c : all ? entry.upper : entry.title) append_character(out, c);
+      return;
+    }
+  const auto letter = static_cast<utf8proc_int32_t>(code);
+  const auto one = static_cast<char32_t>(all ? utf8proc_toupper(letter) : utf8proc_totitle(letter));
+  const bool has_capitals = is_cased(code) && category(code) != UTF8PROC_CATEGORY_LU;
+  if (!has_capitals || (one != code && !(all && category(one) == UTF8PROC_CATEGORY_LT)))
+    return append_character(out, one);
+  // ẖ, ᾀ: the letter's parts have capitals, and are put together again as far as that goes.
+  std::array<utf8proc_int32_t, 16> parts;
+  int last_class = 0;
+  const utf8proc_ssize_t count =
+      utf8proc_decompose_char(letter, parts.data(), parts.size(), UTF8PROC_DECOMPOSE, &last_class);
+  if (count < 2 || count > static_cast<utf8proc_ssize_t>(parts.size())) return append_character(out, one);
+  for (utf8proc_ssize_t i = 0; i < count; ++i)
+    if (all || i == 0) parts[static_cast<size_t>(i)] = utf8proc_toupper(parts[static_cast<size_t>(i)]);
+  const utf8proc_ssize_t composed = utf8proc_normalize_utf32(
+      parts.data(), count, static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  for (utf8proc_ssize_t i = 0; i < composed; ++i)
+    append_character(out, static_cast<char32_t>(parts[static_cast<size_t>(i)]));
+}
+
+void append_upper(std::string& out, char32_t code) { append_capitals(out, code, true); }
+void append_title(std::string& out, char32_t code) { append_capitals(out, code, false); }
 
 bool is_case_ignorable(char32_t code) {
   const utf8proc_category_t c = category(code);
@@ -209,19 +217,12 @@ std::string lower(std::string_view text) {
 std::string casefold(std::string_view text) {
   std::string out;
   each(text, [&](size_t, const Character& c) {
-    if (const LongUpper* entry = long_upper(c.code)) {
-      for (const char32_t up : entry->upper)
-        append_character(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(up))));
-    } else if (c.code == 0x1E9E) {
-      out += "ss";
-    } else if (c.code == 0x130) {
-      out += "i\u0307";
-    } else {
-      // What folds a small letter to another one (ς, ſ, µ) is that both have one capital.
-      const utf8proc_int32_t up = utf8proc_toupper(static_cast<utf8proc_int32_t>(c.code));
-      const bool folds = is_cased(c.code) && c.code != 0x131;
-      append_character(out, folds ? static_cast<char32_t>(utf8proc_tolower(up)) : c.code);
-    }
+    std::array<utf8proc_int32_t, 8> folded;
+    int last_class = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(c.code), folded.data(), folded.size(), UTF8PROC_CASEFOLD, &last_class);
+    for (utf8proc_ssize_t i = 0; i < count; ++i)
+      append_character(out, static_cast<char32_t>(folded[static_cast<size_t>(i)]));
   });
   return out;
 }
@@ -242,6 +243,8 @@ std::string swapcase(std::string_view text) {
   each(text, [&](size_t at, const Character& c) {
     if (category(c.code) == UTF8PROC_CATEGORY_LU)
       append_lower(out, text, at, c);
+    else if (category(c.code) == UTF8PROC_CATEGORY_LT)
+      append_character(out, c.code);
     else
       append_upper(out, c.code);
   });

@@ -45,7 +45,8 @@ std::string title(std::string_view text);
 // The filter `title`: a word begins behind white space and - ( { [ <.
 std::string jinja_title(std::string_view text);
 
-// str.isalpha and its kin, for a text that is not empty.
+// str.isalpha and its kin, for a text that is not empty. Lower and upper are categories Ll and Lu, without signs such as ª and Ⅳ, which
+// Python counts with them.
 enum class TextClass : uint8_t {
   kAlpha,
   kAlnum,
