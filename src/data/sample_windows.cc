@@ -18,24 +18,6 @@ constexpr size_t kTableBuffer = size_t{1} << 12;  // entries
 // Of the permutation that draws the validation part: no epoch has it.
 constexpr uint64_t kSplit = std::numeric_limits<uint64_t>::max();
 
-template <typename Entry>
-class Appender {
- public:
-  explicit Appender(ScratchFile& file) : file_(file) { entries_.reserve(kTableBuffer); }
-  void add(const Entry& entry) {
-    entries_.push_back(entry);
-    if (entries_.size() == kTableBuffer) flush();
-  }
-  void flush() {
-    file_.write(std::as_bytes(std::span(entries_)));
-    entries_.clear();
-  }
-
- private:
-  ScratchFile& file_;
-  std::vector<Entry> entries_;
-};
-
 }  // namespace
 
 // The two tables while they grow.
@@ -71,6 +53,24 @@ class SampleWindows::Tables {
   }
 
  private:
+  template <typename Entry>
+  class Appender {
+   public:
+    explicit Appender(ScratchFile& file) : file_(file) { entries_.reserve(kTableBuffer); }
+    void add(const Entry& entry) {
+      entries_.push_back(entry);
+      if (entries_.size() == kTableBuffer) flush();
+    }
+    void flush() {
+      file_.write(std::as_bytes(std::span(entries_)));
+      entries_.clear();
+    }
+
+   private:
+    ScratchFile& file_;
+    std::vector<Entry> entries_;
+  };
+
   void pack_together() {
     if (together_.empty()) return;
     std::vector<int32_t> sizes(together_.size());
