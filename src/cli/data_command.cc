@@ -260,6 +260,7 @@ int data_inspect_command(const ProgramOptions& options) {
                "--model is missing; expected the model directory whose tokenizer reads the data");
   if (options.run.train_file.empty())
     throw_user(ExitCode::kUsage, "no data file is named; expected snug data inspect FILE… --model DIR");
+  keep_heap_small();
   Inspection(options).run();
   return 0;
 }

@@ -243,6 +243,10 @@ std::vector<OptionInfo> make_options() {
                .commands = kTraining | kEval | kDataInspect,
                .help = "Learn prompts and all turns of a conversation as well, not only completions and the "
                        "assistant's turns."}));
+  add(boolean("special_as_text", &RunOptions::special_as_text,
+              {.group = data,
+               .commands = kTraining | kEval | kDataInspect,
+               .help = "Special tokens that rows spell out stay text, instead of becoming these tokens."}));
   add(boolean("skip_bad_rows", &RunOptions::skip_bad_rows,
               {.group = data,
                .commands = kTraining | kEval | kDataInspect,

@@ -108,8 +108,9 @@ SampleWindows::SampleWindows(std::shared_ptr<const SampleFile> samples, const Sa
         ExitCode::kBadFile,
         "{}: none of {} samples has a supervised token within max_length {}; there is nothing to learn from",
         source_name, report_.samples, length);
-  report_.packed = packing == Packing::kOn || (packing == Packing::kAuto &&
-                                               report_.positions <= checked_mul(report_.pieces, length) / 2);
+  const int64_t room = checked_mul(report_.pieces, length);
+  report_.packed =
+      packing == Packing::kOn || (packing == Packing::kAuto && report_.positions <= room / 4 * 3);
   Tables tables(*this);
   WindowsReport again;
   visit_pieces(choice, again, [&](const Piece& piece) {

@@ -24,7 +24,7 @@
 namespace snug {
 
 enum class Packing : uint8_t {
-  kAuto,  // where pieces are short: padded, windows would be at most half full
+  kAuto,  // where pieces are short: padded, windows would be at most three quarters full
   kOn,
   kOff,
 };

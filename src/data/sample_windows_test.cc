@@ -135,10 +135,11 @@ TEST_F(SampleWindowsTest, NothingToLearnIsRefused) {
 }
 
 TEST_F(SampleWindowsTest, ShortSamplesArePackedUnlessToldOtherwise) {
-  const auto samples = file({row(10, 4, 2), row(20, 2, 1), row(30, 3, 2)});
-  EXPECT_TRUE(windows(samples, 4, Packing::kAuto).report().packed);   // 2 of 4 positions
-  EXPECT_FALSE(windows(samples, 3, Packing::kAuto).report().packed);  // 2 of 3
+  const auto samples = file({row(10, 4, 2), row(20, 4, 1), row(30, 3, 2)});  // 3, 3 and 2 positions
+  EXPECT_TRUE(windows(samples, 4, Packing::kAuto).report().packed);          // 8 of 12
+  EXPECT_FALSE(windows(samples, 3, Packing::kAuto).report().packed);         // 8 of 9
   EXPECT_FALSE(windows(samples, 4, Packing::kOff).report().packed);
+  EXPECT_TRUE(windows(samples, 3, Packing::kOn).report().packed);
 }
 
 // 20,000 samples: more than are packed together. Every target is there once, no window is overfull, and nearly all of each is used.

@@ -27,6 +27,17 @@ namespace {
 // Changes when the same rows give other samples.
 constexpr std::string_view kForm = "rows 1";
 
+// "1,234,567".
+std::string with_commas(int64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
 // Everything in a model directory that ids follow from.
 Fingerprint tokenizer_print(const ModelDirectory& directory, bool is_byte_tokenizer) {
   Fingerprinter print;
@@ -194,17 +205,6 @@ class Opener {
   std::unique_ptr<const Tokenizer> bytes_;
 };
 
-// "1,234,567".
-std::string with_commas(int64_t number) {
-  const std::string digits = std::to_string(number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 }  // namespace
 
 RunFiles find_run_files(const RunOptions& options) {
@@ -242,6 +242,7 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
   encoding.tokenizer = tokenizer;
   encoding.vocabulary = vocabulary;
   encoding.train_on_inputs = options.train_on_inputs;
+  encoding.special_as_text = options.special_as_text;
   std::unique_ptr<const Tokenizer> bytes;
   if (tokenizer != nullptr) {
     encoding.end_of_text = end_of_text_id(directory, *tokenizer);
@@ -264,8 +265,8 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
   key.add_field(kForm);
   key.add_field(sample_form());
   key.add_field(encoding.tokenizer == nullptr ? "" : to_string(tokenizer_print(directory, bytes != nullptr)));
-  key.add_field(fmt::format("{} {} {} {}", encoding.end_of_text.value_or(-1), vocabulary,
-                            options.train_on_inputs, options.skip_bad_rows));
+  key.add_field(fmt::format("{} {} {} {} {}", encoding.end_of_text.value_or(-1), vocabulary,
+                            options.train_on_inputs, options.special_as_text, options.skip_bad_rows));
   key.add_field(options.text_field);
   key.add_field(chat ? chat->source() : "");
   for (const DataFile& file : files) {
@@ -293,6 +294,10 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
     };
     bad = prepare_samples(writer, preparation);
     bad.insert(bad.begin(), reader.skipped().messages.begin(), reader.skipped().messages.end());
+    if (const int64_t dropped = reader.leading_turns_dropped(); dropped > 0 && watch.note)
+      watch.note(fmt::format(
+          "{} conversations begin with a turn of the assistant, which answers nothing: it was left out",
+          with_commas(dropped)));
   });
   report.format = formats_of(files);
   report.files = static_cast<int64_t>(files.size());

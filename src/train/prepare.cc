@@ -203,13 +203,16 @@ Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const P
   return reserve;
 }
 
+void keep_heap_small() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+}
+
 Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) {
   RunOptions options = given;
   if (kind == RunKind::kTrain) settle_batch(options);
   check_options(options, kind);
-  // Large vectors of compiling come from mmap and go back at once; the one heap holds small objects only.
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  keep_heap_small();
 
   ModelDirectory directory = ModelDirectory::open(given.model);
   Model model = load_model(directory);

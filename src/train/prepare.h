@@ -58,6 +58,9 @@ struct Prepared {
 // Throws UserError: kUsage for options that contradict each other, kBadFile for model and data.
 Prepared prepare(const RunOptions& options, RunKind kind, const DataWatch& watch = {});
 
+// From here on large vectors come from mmap and go back at once; the one heap holds small objects only. Of the process; prepare() does it first.
+void keep_heap_small();
+
 // What the compiler is asked for. A policy that needs a budget is left to train/fit.h: here it keeps everything.
 CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates);
 

@@ -48,6 +48,7 @@ struct RunOptions {
   double validation_split = 0;   // held out of train_file: below 1 a share, else that many rows
   std::string chat_template;     // a built-in template or a file; empty: the model's own
   bool train_on_inputs = false;  // learn prompts and the turns of users as well
+  bool special_as_text = false;  // special tokens that a text spells out stay text
   bool skip_bad_rows = false;
   Packing packing = Packing::kAuto;
   std::string data_cache;  // where prepared data lie; empty: in the user's cache

@@ -1,8 +1,10 @@
 // Rows of JSON from the file to the trained model: formats, the cache, what is held out, and what is refused.
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <regex>
 
@@ -254,6 +256,56 @@ TEST_F(DataProgram, BadRowsAreToldOrCounted) {
   const ProgramEnd skipped = expect_done(training(file, {"--skip_bad_rows"}));
   EXPECT_THAT(skipped.out, HasSubstr("1 of 8 rows skipped because they are broken"));
   EXPECT_THAT(skipped.out, HasSubstr("rows.jsonl:6"));
+}
+
+// Three times as many rows take no more memory, whether they are prepared or read back.
+TEST_F(DataProgram, MemoryDoesNotGrowWithTheData) {
+  // The rows are gone when the program starts: what the kernel counts of a child begins with what its parent held.
+  const auto rows_file = [&](int megabytes) {
+    std::string rows;
+    while (rows.size() < static_cast<size_t>(megabytes) << 20)
+      rows += Json{{"text", std::string(1500, static_cast<char>('a' + rows.size() % 26))}}.dump() + "\n";
+    return add("rows.jsonl", rows);
+  };
+  const auto peak = [&](int megabytes) {
+    const std::string file = rows_file(megabytes);
+    const std::vector<std::string> words = {"data",      "inspect", file,           "--model",      model_,
+                                            "--samples", "0",       "--data_cache", here_ / "cache"};
+    return std::pair(expect_done(words).peak_resident_bytes, expect_done(words).peak_resident_bytes);
+  };
+  const auto small = peak(10), large = peak(30);
+  EXPECT_LT(large.first, small.first + (8 << 20));
+  EXPECT_LT(large.second, small.second + (4 << 20));
+}
+
+// Killed while it prepares: the next run goes on with what is there, and comes to the same file.
+TEST_F(DataProgram, APreparationThatWasKilledGoesOn) {
+  std::string rows;
+  for (int i = 0; i < 40000; ++i)
+    rows += Json{{"text", std::to_string(i) + std::string(400, 'x')}}.dump() + "\n";
+  const std::string file = add("rows.jsonl", rows);
+  const std::vector<std::string> words = {"data",         "inspect", file,        "--model", model_,
+                                          "--samples",    "0",       "--threads", "1",       "--data_cache",
+                                          here_ / "cache"};
+  {
+    RunningProgram killed(words);
+    const auto part_bytes = [&] {
+      if (!fs::exists(here_ / "cache")) return uintmax_t{0};
+      const auto files = cached();
+      return files.empty() ? uintmax_t{0} : fs::file_size(files.front());
+    };
+    for (int i = 0; i < 20000 && part_bytes() < 5 << 20; ++i) usleep(1000);
+    killed.send(SIGKILL);
+    killed.wait();
+  }
+  ASSERT_EQ(cached().size(), 1u);
+  if (cached().front().extension() == ".samples") GTEST_SKIP() << "it was done before it could be killed";
+  expect_done(words);
+  ASSERT_EQ(cached().size(), 1u);
+  const std::string resumed = file_text(cached().front());
+  fs::remove(cached().front());
+  expect_done(words);
+  EXPECT_TRUE(resumed == file_text(cached().front()));
 }
 
 TEST_F(DataProgram, NothingToLearnIsRefused) {
