@@ -1,5 +1,7 @@
 #include "compile/budget.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -30,6 +32,12 @@ Bytes state_of(const CompileReport& report) {
   return state;
 }
 
+// All that finish_micro_step() looks at in the options of a slice.
+std::string passes_over_slices(const CompileOptions& options) {
+  return fmt::format("{} {} {} {}", options.plain, options.accumulation > 1, options.optimizer.bf16_gradients,
+                     fmt::join(options.disabled_passes, ","));
+}
+
 }  // namespace
 
 BudgetPlan finish(BudgetDraft draft, const Target& target) {
@@ -40,11 +48,16 @@ BudgetPlan finish(BudgetDraft draft, const Target& target) {
           .gap = draft.gap};
 }
 
-BudgetSearch::BudgetSearch(const Model& model, const CompileOptions& options, const Target& target)
-    : model_(model), options_(options), target_(target) {
+BudgetSearch::BudgetSearch(const Model& model, const CompileOptions& options, const Target& target,
+                           std::shared_ptr<planner::PriceBook> book)
+    : model_(model),
+      options_(options),
+      target_(target),
+      book_(book ? std::move(book) : std::make_shared<planner::PriceBook>(target)) {
+  require(&book_->target() == &target_, "budget search: prices of another target");
   options_.recompute = {};
   options_.choose_retentions = nullptr;
-  keep_all_ = draft(model_, options_, target_).report;
+  keep_all_ = draft(model_, options_, target_, Checks::kNone).report;
   for (const PhasePeak& peak : keep_all_.phases)
     if (peak.phase != "micro_step") other_phases_ = std::max(other_phases_, peak.bytes);
 }
@@ -68,7 +81,8 @@ planner::Planner& BudgetSearch::planner() {
     finish_micro_step(g, options_, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
   };
   const Bytes others = outside(graph, finish);
-  planner_.emplace(std::move(graph), target_, finish, others, options_.compress_activations);
+  planner_.emplace(std::move(graph), *book_, passes_over_slices(options_), finish, others,
+                   options_.compress_activations);
   smallest_ = {planner_->smallest_retentions(), std::max(other_phases_, planner_->smallest_budget())};
   return *planner_;
 }

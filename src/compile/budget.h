@@ -9,6 +9,7 @@
 //           made of the same costs.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,9 +47,10 @@ BudgetPlan finish(BudgetDraft draft, const Target& target);
 // Plans of one run at any budget. Blocks are priced once, at the first budget that keep-all does not fit.
 class BudgetSearch {
  public:
-  // `model` and `target` must outlive the search; `options.recompute` is replaced by what is asked for below.
-  // Throws as compile() does.
-  BudgetSearch(const Model& model, const CompileOptions& options, const Target& target);
+  // `model` and `target` must outlive the search; `options.recompute` is replaced by what is asked for below. Searches
+  // with one book (of that target) share what they price. Throws as compile() does.
+  BudgetSearch(const Model& model, const CompileOptions& options, const Target& target,
+               std::shared_ptr<planner::PriceBook> book = nullptr);
 
   // With everything kept, without a layout: its arena is the lower bound.
   const CompileReport& keep_all() const { return keep_all_; }
@@ -95,6 +97,7 @@ class BudgetSearch {
   const Model& model_;
   CompileOptions options_;
   const Target& target_;
+  std::shared_ptr<planner::PriceBook> book_;
   CompileReport keep_all_;
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
   std::optional<Bytes> keep_all_arena_, smallest_arena_;

@@ -16,11 +16,12 @@ double seconds_of(const BudgetDraft& plan) { return plan.report().update_seconds
 }  // namespace
 
 OuterSearch::OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target,
-                         Prices prices)
+                         Prices prices, std::shared_ptr<planner::PriceBook> book)
     : model_(model), variants_(variants.begin(), variants.end()), target_(target), prices_(prices) {
   require(!variants_.empty(), "outer search: no variant");
+  if (!book) book = std::make_shared<planner::PriceBook>(target_);
   for (const Variant& variant : variants_)
-    searches_.push_back(std::make_unique<BudgetSearch>(model_, variant.options, target_));
+    searches_.push_back(std::make_unique<BudgetSearch>(model_, variant.options, target_, book));
   by_bound_.resize(variants_.size());
   std::iota(by_bound_.begin(), by_bound_.end(), size_t{0});
   std::stable_sort(by_bound_.begin(), by_bound_.end(), [&](size_t a, size_t b) {

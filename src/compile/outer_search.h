@@ -47,8 +47,10 @@ class OuterSearch {
   enum class Prices : uint8_t { kForgetOfLosers, kKeep };
 
   // At least one variant, with batches and accumulations that make updates of the same samples. `model` and `target`
-  // must outlive the search. Throws as compile() does.
-  OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target, Prices prices);
+  // must outlive the search. What blocks cost is priced once for all variants, and for all searches with one `book`, which is of that
+  // target. Throws as compile() does.
+  OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target, Prices prices,
+              std::shared_ptr<planner::PriceBook> book = nullptr);
 
   size_t variants() const { return searches_.size(); }
   const CompileReport& keep_all(size_t variant) const { return searches_.at(variant)->keep_all(); }

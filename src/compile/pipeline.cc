@@ -197,14 +197,14 @@ void finish_micro_step(Graph& graph, const CompileOptions& options,
   }
 }
 
-Draft draft(const Model& model, const CompileOptions& options, const Target& target) {
+Draft draft(const Model& model, const CompileOptions& options, const Target& target, Checks checks) {
   const Clock::time_point start = Clock::now();
   check_options(options);
   Draft draft;
   CompileReport& report = draft.report;
 
   // 1. What is computed, in which order: a graph a phase.
-  Runner runner(options.disabled_passes, options.observer);
+  Runner runner(options.disabled_passes, options.observer, checks);
   draft.program = build_program(runner, model, options);
   check_supported(draft.program, target);
 

@@ -57,7 +57,8 @@ struct Draft {
   Timeline timeline;
   layout::Problem layout;
 };
-Draft draft(const Model& model, const CompileOptions& options, const Target& target);
+Draft draft(const Model& model, const CompileOptions& options, const Target& target,
+            Checks checks = Checks::kEveryPass);
 // Where every byte lies, judged; a layout that fits `enough` is not improved further. Fills in the report.
 layout::Solution lay_out(Draft& draft, Bytes enough);
 // The plan, judged.

@@ -5,6 +5,7 @@
 // to what it was, and one that returns true must have changed it; otherwise InternalError.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -40,11 +41,14 @@ class DumpFolder : public PassObserver {
   std::string folder_;
 };
 
+// Whether graphs are copied, compared and verified around each pass. kNone: for estimates of which no plan is made.
+enum class Checks : uint8_t { kEveryPass, kNone };
+
 class Runner {
  public:
   // `disabled` are names of passes that shall not run. `observer` may be null; it outlives the runner.
-  Runner(std::vector<std::string> disabled, PassObserver* observer)
-      : disabled_(std::move(disabled)), observer_(observer) {}
+  Runner(std::vector<std::string> disabled, PassObserver* observer, Checks checks = Checks::kEveryPass)
+      : disabled_(std::move(disabled)), observer_(observer), checks_(checks) {}
 
   // Makes a graph: what is verified and shown as the pass "build".
   Graph build(const std::function<Graph()>& builder);
@@ -58,6 +62,7 @@ class Runner {
 
   std::vector<std::string> disabled_;
   PassObserver* observer_;
+  Checks checks_;
   std::vector<PassTiming> timings_;
 };
 

@@ -27,10 +27,20 @@ std::vector<std::vector<bool>> read_values(const Graph& graph, const Anatomy& an
 }  // namespace
 
 Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside, bool compresses)
+    : Planner(std::move(graph), std::make_unique<PriceBook>(target), std::move(finish), outside, compresses) {
+}
+
+Planner::Planner(Graph graph, std::unique_ptr<PriceBook> own, Finish finish, Bytes outside, bool compresses)
+    : Planner(std::move(graph), *own, "", std::move(finish), outside, compresses) {
+  own_book_ = std::move(own);
+}
+
+Planner::Planner(Graph graph, PriceBook& book, const std::string& passes, Finish finish, Bytes outside,
+                 bool compresses)
     : graph_(std::move(graph)),
       finish_(std::move(finish)),
       outside_(outside),
-      prices_(target),
+      prices_(&book.ops()),
       anatomy_(anatomy(graph_)),
       read_(read_values(graph_, anatomy_)) {
   const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
@@ -44,8 +54,9 @@ Planner::Planner(Graph graph, const Target& target, Finish finish, Bytes outside
   }
   ChainOptions options;
   options.outside = outside;
+  options.passes = passes;
   options.compresses = compresses;
-  priced_ = priced_chain(graph_, anatomy_, finish_, prices_, options);
+  priced_ = priced_chain(graph_, anatomy_, finish_, book, options);
   keep_seconds_ = priced_->chain.step_seconds;
   std::vector<std::vector<int32_t>> known;
   for (const NamedPlan& plan : priced_->named) known.push_back(plan.modes);
@@ -77,7 +88,7 @@ Planner::Outcome Planner::outcome(const Retentions& retentions) {
   Graph graph = graph_;
   recompute(graph, retentions);
   finish_(graph);
-  const Sweep swept = sweep(graph, prices_);
+  const Sweep swept = sweep(graph, *prices_);
   Bytes most{0};
   for (Bytes held : swept.held) most = std::max(most, held);
   return {most + swept.always + outside_, swept.all_seconds - keep_seconds_};
@@ -141,7 +152,7 @@ std::vector<Droppable> Planner::droppable() const {
         open.pop_back();
         if (std::find(met.begin(), met.end(), next) != met.end()) continue;
         met.push_back(next);
-        seconds += prices_(graph_, graph_.ops[next]).seconds;
+        seconds += (*prices_)(graph_, graph_.ops[next]).seconds;
         for (TensorId input : graph_.ops[next].inputs)
           if (!held[input.index()]) open.push_back(static_cast<size_t>(anatomy_.producer[input.index()]));
       }
@@ -155,7 +166,7 @@ std::vector<Droppable> Planner::droppable() const {
         const TensorId id = of.values[value];
         Droppable& to = output == 0 ? first : others;
         to.values.push_back(id);
-        to.bytes += prices_.round(graph_.tensor(id).shape.bytes(graph_.tensor(id).dtype));
+        to.bytes += prices_->round(graph_.tensor(id).shape.bytes(graph_.tensor(id).dtype));
       }
       for (Droppable* each : {&first, &others}) {
         if (each->values.empty()) continue;

@@ -10,7 +10,9 @@
 //         (three times at most). docs/planner.md says what is certified.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -20,6 +22,7 @@
 #include "planner/chain.h"
 #include "planner/modes.h"
 #include "planner/price.h"
+#include "planner/price_book.h"
 #include "planner/two_passes.h"
 
 namespace snug::planner {
@@ -44,8 +47,11 @@ struct Droppable {
 class Planner {
  public:
   // `graph` is what differentiate leaves; `finish` are the passes between recompute and liveness.
-  // `target` must outlive the planner. A graph without blocks, or without a backward, has one plan: keep all.
+  // `book` must outlive the planner; planners whose `finish` does the same to slices have the same word for `passes`. A graph without blocks, or without a backward, has one plan: keep all.
   // With `compresses` values may be held in 8 bits as well, which changes gradients.
+  Planner(Graph graph, PriceBook& book, const std::string& passes, Finish finish, Bytes outside,
+          bool compresses = false);
+  // With a book of its own; `target` must outlive the planner.
   Planner(Graph graph, const Target& target, Finish finish, Bytes outside, bool compresses = false);
 
   const Graph& graph() const { return graph_; }
@@ -82,10 +88,13 @@ class Planner {
   std::optional<Choice> fitting(Bytes budget);
   std::vector<Droppable> droppable() const;
 
+  Planner(Graph graph, std::unique_ptr<PriceBook> own, Finish finish, Bytes outside, bool compresses);
+
+  std::unique_ptr<PriceBook> own_book_;
   Graph graph_;
   Finish finish_;
   Bytes outside_;
-  mutable OpPrices prices_;
+  OpPrices* prices_;  // of the book
   Anatomy anatomy_;
   std::vector<std::vector<bool>> read_;  // per block, per value: whether its backward reads it
   std::optional<PricedChain> priced_;

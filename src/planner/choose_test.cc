@@ -145,9 +145,10 @@ TEST_P(PredictedMoments, AreRightToTheByte) {
   const Graph graph = micro_step(gpt2_example(9, 64, 0.1), 4, 64);
   const Anatomy found = anatomy(graph);
   const Finish passes = finish();
-  OpPrices prices(kTarget);
+  PriceBook book(kTarget);
+  OpPrices& prices = book.ops();
   const PricedChain priced =
-      priced_chain(graph, found, passes, prices, {.outside = {}, .compresses = GetParam()});
+      priced_chain(graph, found, passes, book, {.outside = {}, .compresses = GetParam()});
   const Chain& chain = priced.chain;
   const ChainSolver solver(chain);
   const std::vector<ChainSolver::Step> steps = solver.frontier();
@@ -334,6 +335,39 @@ TEST(Planner, UpdateInsideTheBackward) {
           << policy;
     }
   }
+}
+
+void expect_same(Planner& found, Planner& expected) {
+  ASSERT_EQ(found.smallest_budget(), expected.smallest_budget());
+  const Bytes smallest = expected.smallest_budget(), largest = expected.frontier().back().budget;
+  for (int step = 0; step <= 4; ++step) {
+    const Bytes budget = smallest + Bytes((largest - smallest).value * step / 4);
+    const Choice a = found.choose(budget).value(), b = expected.choose(budget).value();
+    EXPECT_EQ(a.retentions, b.retentions) << step;
+    EXPECT_EQ(a.seconds, b.seconds) << step;
+    EXPECT_EQ(a.bound_seconds, b.bound_seconds) << step;
+  }
+}
+
+// What lies outside the blocks does not change what they cost; what finishes them does, and has another word.
+TEST(Planner, SharesPricesOfBlocksByABook) {
+  const auto with_head = [](int64_t rows) {
+    Graph graph = build_forward(gpt2_example(5, 64, 0.1), Purpose::kTrain, 4, 64, rows);
+    differentiate(graph);
+    return graph;
+  };
+  PriceBook book(kTarget);
+  Planner first(with_head(256), book, "", finish(), Bytes(1000));
+  const size_t priced = book.priced();
+  EXPECT_GT(priced, 50u);
+  Planner other_head(with_head(16), book, "", finish(), Bytes(5000));
+  EXPECT_EQ(book.priced(), priced);
+  Planner alone(with_head(16), kTarget, finish(), Bytes(5000));
+  expect_same(other_head, alone);
+  Planner accumulating(with_head(256), book, "accumulates", finish(true), Bytes(1000));
+  EXPECT_GT(book.priced(), priced + 50);
+  Planner accumulating_alone(with_head(256), kTarget, finish(true), Bytes(1000));
+  expect_same(accumulating, accumulating_alone);
 }
 
 class LongChains : public testing::TestWithParam<bool> {};

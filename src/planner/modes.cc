@@ -78,9 +78,14 @@ std::vector<Candidate> thinned(std::vector<Candidate> front, size_t most) {
 
 class Pricing {
  public:
-  Pricing(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
+  Pricing(const Graph& graph, const Anatomy& anatomy, const Finish& finish, PriceBook& book,
           const ChainOptions& options)
-      : graph_(graph), anatomy_(anatomy), finish_(finish), prices_(prices), options_(options) {}
+      : graph_(graph),
+        anatomy_(anatomy),
+        finish_(finish),
+        book_(book),
+        prices_(book.ops()),
+        options_(options) {}
 
   PricedChain run() {
     sweep_whole();
@@ -144,22 +149,36 @@ class Pricing {
     return made;
   }
 
-  Candidate candidate(const Slice& of, Subset subset, Treatment treatment) {
+  // By the book.
+  SlicePrice priced(const Slice& of, PriceBook::Notes& notes, const Retentions& retentions) {
+    std::string key;
+    for (Retention retention : retentions) key += static_cast<char>('0' + static_cast<int>(retention));
+    const auto [known, is_new] = notes.prices.try_emplace(key);
+    if (is_new) known->second = price(of, retentions, finish_, prices_);
+    SlicePrice found = known->second;
+    if (!made_.chain.backward_twice) return found;
+    const auto [norms, are_new] = notes.norms.try_emplace(std::move(key));
+    if (are_new) norms->second = norm_moments(of, retentions, finish_, prices_);
+    for (size_t block = 0; block < of.count; ++block) found.moments[block].norm = norms->second[block];
+    return found;
+  }
+
+  Candidate candidate(const Slice& of, PriceBook::Notes& notes, Subset subset, Treatment treatment) {
     Retentions retentions(of.graph.tensors.size(), Retention::kKeep);
     for (size_t block = 0; block < of.count; ++block)
       for (size_t value = 0; value < of.values[block].size(); ++value)
         retentions[of.values[block][value].index()] = treatment.values[block][value];
     for (TensorId value : of.source_values) retentions[value.index()] = treatment.source;
-    SlicePrice priced = price(of, retentions, finish_, prices_, made_.chain.backward_twice);
-    double forward = priced.forward_seconds - (of.source_values.empty() ? 0 : source_seconds());
-    double backward = priced.backward_seconds;
+    SlicePrice found = priced(of, notes, retentions);
+    double forward = found.forward_seconds - (of.source_values.empty() ? 0 : source_seconds());
+    double backward = found.backward_seconds;
     for (size_t block = of.first; block < of.first + of.count; ++block) {
       forward -= sort_of(block).keep_forward_seconds;
       backward -= sort_of(block).keep_backward_seconds;
     }
     // All repeated work belongs to the backward.
     const double seconds = forward + (made_.chain.backward_twice ? 2 : 1) * backward;
-    return {.mode = {.saved = priced.saved, .seconds = seconds, .moments = std::move(priced.moments)},
+    return {.mode = {.saved = found.saved, .seconds = seconds, .moments = std::move(found.moments)},
             .treatment = std::move(treatment),
             .subset = subset};
   }
@@ -182,11 +201,12 @@ class Pricing {
 
   void price_sort(size_t block) {
     const Slice alone = slice(graph_, anatomy_, block, 1, false);
+    PriceBook::Notes& notes = book_.notes(alone, options_.passes);
     Sort& priced = sorts_[sort(block)];
     priced.savable = savable_values(alone, anatomy_.blocks[block], prices_, options_.compresses);
     const uint32_t all = priced.everything();
     const SlicePrice keep =
-        price(alone, Retentions(alone.graph.tensors.size(), Retention::kKeep), finish_, prices_);
+        this->priced(alone, notes, Retentions(alone.graph.tensors.size(), Retention::kKeep));
     priced.keep_forward_seconds = keep.forward_seconds;
     priced.keep_backward_seconds = keep.backward_seconds;
     const size_t most_priced = per_sort(options_.priced_times_blocks, options_.least_priced);
@@ -194,19 +214,25 @@ class Pricing {
     const auto candidates = [&](const std::vector<Subset>& subsets) {
       std::vector<Candidate> made;
       for (Subset subset : subsets) {
-        made.push_back(
-            candidate(alone, subset, treatment(block, 1, subset, Retention::kRecompute, Retention::kKeep)));
+        made.push_back(candidate(alone, notes, subset,
+                                 treatment(block, 1, subset, Retention::kRecompute, Retention::kKeep)));
         made.back().named = subset == Subset{.kept = 0} || subset == Subset{.kept = all};
       }
       return made;
     };
-    const std::vector<Subset> exact = promising_subsets(alone, priced.savable, most_priced, prices_);
+    const auto subsets = [&](bool compressed, const auto& find) {
+      const auto [known, is_new] = notes.subsets.try_emplace({most_priced, compressed});
+      if (is_new) known->second = find();
+      return known->second;
+    };
+    const std::vector<Subset> exact =
+        subsets(false, [&] { return promising_subsets(alone, priced.savable, most_priced, prices_); });
     std::vector<Candidate> front = thinned(front_of(candidates(exact)), most_listed);
     priced.runs = run_sets(front, Subset{.kept = 0});
     if (options_.compresses) {
       // Beside the exact modes, so that permission makes no plan slower.
-      std::vector<Candidate> compressed =
-          candidates(promising_compressions(alone, priced.savable, exact, most_priced, prices_));
+      std::vector<Candidate> compressed = candidates(subsets(
+          true, [&] { return promising_compressions(alone, priced.savable, exact, most_priced, prices_); }));
       std::erase_if(compressed, [&](const Candidate& each) {
         return std::any_of(front.begin(), front.end(),
                            [&](const Candidate& other) { return at_least_as_good(other.mode, each.mode); });
@@ -247,6 +273,7 @@ class Pricing {
     const Sequence key = sequence(first, count, with_source);
     if (runs_.contains(key) || runs_.size() >= options_.most_sequences * (with_source ? 2 : 1)) return;
     const Slice of = slice(graph_, anatomy_, first, count, with_source);
+    PriceBook::Notes& notes = book_.notes(of, options_.passes);
     const bool alike = std::all_of(key.first.begin(), key.first.end(),
                                    [&](int32_t other) { return other == key.first.front(); });
     std::vector<Subset> sets = {Subset{.kept = 0}};
@@ -263,7 +290,7 @@ class Pricing {
     for (Subset subset : sets)
       for (Retention lost : {Retention::kRecompute, Retention::kRecomputeEachBlock}) {
         if (count == 1 && lost == Retention::kRecomputeEachBlock) continue;
-        candidates.push_back(candidate(of, subset, treatment(first, count, subset, lost, source)));
+        candidates.push_back(candidate(of, notes, subset, treatment(first, count, subset, lost, source)));
         candidates.back().named = subset == Subset{.kept = 0} && lost == Retention::kRecompute;
       }
     Run& run = runs_[key];
@@ -394,6 +421,7 @@ class Pricing {
   const Graph& graph_;
   const Anatomy& anatomy_;
   const Finish& finish_;
+  PriceBook& book_;
   OpPrices& prices_;
   const ChainOptions& options_;
   std::map<int32_t, Sort> sorts_;
@@ -411,10 +439,10 @@ bool Treatment::compresses() const {
   });
 }
 
-PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
+PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, PriceBook& book,
                          const ChainOptions& options) {
   require(!anatomy.blocks.empty(), "planner: a graph without blocks");
-  return Pricing(graph, anatomy, finish, prices, options).run();
+  return Pricing(graph, anatomy, finish, book, options).run();
 }
 
 Retentions retentions_of(const Graph& graph, const Anatomy& anatomy, const PricedChain& priced,

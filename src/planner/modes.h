@@ -24,6 +24,7 @@
 
 #include "planner/chain.h"
 #include "planner/price.h"
+#include "planner/price_book.h"
 #include "planner/slice.h"
 
 namespace snug::planner {
@@ -48,6 +49,7 @@ struct PricedChain {
 
 struct ChainOptions {
   Bytes outside;  // what other phases hold while this one runs, besides this graph's tensors
+  std::string passes = {};  // what tells `finish` from that of other planners with the same book
   bool compresses = false;  // modes may hold values in 8 bits (Retention::kCompress)
   // Subsets of one sort of block: how many are priced by the passes and how many become modes, times the
   // number of blocks; but as many as the least at least, and never more than 1024.
@@ -56,8 +58,8 @@ struct ChainOptions {
   size_t most_sequences = 24;  // sorts of runs of two and more blocks that are priced
 };
 
-// Requires at least one block. `finish` runs on copies of the graph and of slices of it.
-PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, OpPrices& prices,
+// Requires at least one block. `finish` runs on copies of the graph and of slices of it. What `book` knows is not priced again.
+PricedChain priced_chain(const Graph& graph, const Anatomy& anatomy, const Finish& finish, PriceBook& book,
                          const ChainOptions& options);
 
 // The retentions of the whole graph that a plan's modes stand for.

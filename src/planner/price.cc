@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "analysis/cost.h"
@@ -144,6 +143,19 @@ Sweep sweep_of(const Graph& graph, const Buffers& buffers, OpPrices& prices) {
   return sweep;
 }
 
+// Calls use(block of the slice, after the turn, bytes held) for each operation.
+template <typename Use>
+void for_each_moment(const Slice& slice, const Graph& graph, const Sweep& swept, size_t turn,
+                     const Use& use) {
+  const std::vector<int32_t> blocks = serving_blocks(graph);
+  for (size_t op_idx = 0; op_idx < graph.ops.size(); ++op_idx) {
+    if (graph.ops[op_idx].name == kEnter || op_idx == turn) continue;
+    // The source of the first block's input counts as the first block's.
+    const int64_t block = std::max<int64_t>(blocks[op_idx] - static_cast<int64_t>(slice.first), 0);
+    use(static_cast<size_t>(block), op_idx > turn, swept.held[op_idx]);
+  }
+}
+
 }  // namespace
 
 OpPrices::OpPrice OpPrices::operator()(const Graph& graph, const Op& op) {
@@ -196,12 +208,9 @@ std::vector<int32_t> serving_blocks(const Graph& graph) {
   return blocks;
 }
 
-SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices,
-                 bool twice) {
+SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices) {
   Graph graph = slice.graph;
   recompute(graph, retentions);
-  std::optional<Graph> for_norm;
-  if (twice) for_norm = holding_what_is_saved(graph);
   finish(graph);
   const Buffers buffers = own_buffers(graph, prices);
   const Sweep swept = sweep_of(graph, buffers, prices);
@@ -216,27 +225,25 @@ SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish&
     if (buffers.first[tensor] >= 0 && buffers.first[tensor] < turn_moment &&
         buffers.last[tensor] > turn_moment + 1)
       result.saved += buffers.bytes[tensor];
-  // Calls use(moments of the block, after the turn, bytes) for each operation.
-  const auto for_each = [&](const Graph& of, const Sweep& held, size_t turned, auto&& use) {
-    const std::vector<int32_t> blocks = serving_blocks(of);
-    for (size_t op_idx = 0; op_idx < of.ops.size(); ++op_idx) {
-      if (of.ops[op_idx].name == kEnter || op_idx == turned) continue;
-      // The source of the first block's input counts as the first block's.
-      const int64_t block = std::max<int64_t>(blocks[op_idx] - static_cast<int64_t>(slice.first), 0);
-      use(result.moments.at(static_cast<size_t>(block)), op_idx > turned, held.held[op_idx]);
-    }
-  };
-  for_each(graph, swept, turn, [](Moments& moments, bool backward, Bytes held) {
-    Bytes& most = backward ? moments.backward : moments.forward;
+  for_each_moment(slice, graph, swept, turn, [&](size_t block, bool backward, Bytes held) {
+    Bytes& most = backward ? result.moments.at(block).backward : result.moments.at(block).forward;
     most = std::max(most, held);
   });
-  if (!twice) return result;
-  finish(*for_norm);
-  const Sweep norm = sweep_of(*for_norm, norm_buffers(*for_norm, prices), prices);
-  for_each(*for_norm, norm, turn_of(*for_norm), [](Moments& moments, bool backward, Bytes held) {
-    if (backward) moments.norm = std::max(moments.norm, held);
-  });
   return result;
+}
+
+std::vector<Bytes> norm_moments(const Slice& slice, const Retentions& retentions, const Finish& finish,
+                                OpPrices& prices) {
+  Graph graph = slice.graph;
+  recompute(graph, retentions);
+  graph = holding_what_is_saved(std::move(graph));
+  finish(graph);
+  std::vector<Bytes> moments(slice.count);
+  const Sweep swept = sweep_of(graph, norm_buffers(graph, prices), prices);
+  for_each_moment(slice, graph, swept, turn_of(graph), [&](size_t block, bool backward, Bytes held) {
+    if (backward) moments.at(block) = std::max(moments.at(block), held);
+  });
+  return moments;
 }
 
 }  // namespace snug::planner

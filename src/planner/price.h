@@ -53,14 +53,16 @@ Sweep sweep(const Graph& graph, OpPrices& prices);
 std::vector<int32_t> serving_blocks(const Graph& graph);
 
 // Bytes and seconds of a slice after recompute(retentions) and `finish`; seconds are those of its
-// operations before and after the turn. Moments::norm only with `twice`: there a first backward, in which no
-// saved value dies or gives its place away and parameters' gradients die at once, is priced as well.
+// operations before and after the turn. Without Moments::norm.
 struct SlicePrice {
   Bytes saved;
   std::vector<Moments> moments;  // per block of the slice
   double forward_seconds = 0, backward_seconds = 0;
 };
-SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices,
-                 bool twice = false);
+SlicePrice price(const Slice& slice, const Retentions& retentions, const Finish& finish, OpPrices& prices);
+// Moments::norm per block: of a first backward, in which no saved value dies or gives its place away and parameters'
+// gradients die at once.
+std::vector<Bytes> norm_moments(const Slice& slice, const Retentions& retentions, const Finish& finish,
+                                OpPrices& prices);
 
 }  // namespace snug::planner

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -84,8 +85,11 @@ RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
   return options;
 }
 
+using Book = std::shared_ptr<planner::PriceBook>;
+
 // The same run planned with other options.
-Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked) {
+Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked,
+                 const Book& book) {
   const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
   const auto reserve_of = [&](const RunOptions& sizes) {
     Reserve reserve = run.reserve;
@@ -97,7 +101,7 @@ Change change_to(const Prepared& run, const std::string& description, const RunO
   const Reserve reserve = reserve_of(options);
   const Bytes arena_budget = arena_within(budget, reserve);
   OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
-                     run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+                     run.backend->target(), OuterSearch::Prices::kForgetOfLosers, book);
   const CompileReport report = search.outcome(arena_budget, options.recompute).report;
   const Bytes peak = peak_with_arena(report.arena, reserve);
   return {description, peak, report.update_seconds, peak <= budget};
@@ -166,8 +170,9 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   if (peak_with_arena(Bytes(0), without_batches) > run.budget) return {};
   std::vector<Change> changes;
   bool fits = false;
+  const Book book = std::make_shared<planner::PriceBook>(run.backend->target());
   const auto add = [&](const std::string& description, const RunOptions& options) {
-    Change change = change_to(run, description, options);
+    Change change = change_to(run, description, options, book);
     fits = fits || change.fits;
     if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
   };
@@ -194,9 +199,10 @@ std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
   const RunOptions base = base_of(run);
   const std::map<std::string, Bytes> now = terms_of(run, run.options);
   std::vector<PlanSummary::Alternative> rows;
+  const Book book = std::make_shared<planner::PriceBook>(run.backend->target());
   // `forced`: the run as it is but for that one option, whether or not the planner would take it.
   const auto add = [&](const std::string& option, const RunOptions& asked, const RunOptions& forced) {
-    const Change change = change_to(run, option, asked);
+    const Change change = change_to(run, option, asked, book);
     PlanSummary::Alternative row{.option = option,
                                  .terms = {},
                                  .peak = change.peak,
