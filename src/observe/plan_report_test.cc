@@ -191,7 +191,7 @@ PlanSummary::Chosen chosen_in_backward() {
   chosen.backward_passes = 2;
   chosen.micro_batch = 4;
   chosen.head_chunk_rows = 256;
-  chosen.because = "with the update after the backward the run needs 9 MiB or more";
+  chosen.because = "with the update after the backward the run needs at least 9 MiB";
   return chosen;
 }
 
@@ -200,9 +200,11 @@ TEST(PlanReport, SaysWhatWasChosenAndWhy) {
   EXPECT_EQ(describe(chosen), "update in_backward (two passes), micro-batch 4 × 1");
   PlanSummary summary = summarize(parse_plan(kRecomputed), reserve_of(1000), Bytes(6000), 64, 10);
   summary.chosen = chosen;
-  EXPECT_THAT(plan_table(summary),
-              HasSubstr("Chosen: update in_backward (two passes), micro-batch 4 × 1, because with the update after the "
-                        "backward the run needs 9 MiB or more\n"));
+  EXPECT_THAT(
+      plan_table(summary),
+      HasSubstr(
+          "Chosen: update in_backward (two passes), micro-batch 4 × 1, because with the update after the "
+          "backward the run needs at least 9 MiB\n"));
   chosen = {};
   chosen.update_placement = "after";
   chosen.micro_batch = 2;

@@ -57,7 +57,7 @@ std::string reason(OuterSearch& search, const VariantPlan& found, Bytes arena_bu
       run.options.update_placement == UpdatePlacement::kInBackward)
     without = "with the update after the backward";
   if (least > arena_budget)
-    return fmt::format("{} the run needs {} or more", without,
+    return fmt::format("{} the run needs at least {}", without,
                        format_bytes(peak_with_arena(least, run.reserve) + kReserveVariation));
   return fmt::format("it is the fastest that fits; {} the run is slower", without);
 }
