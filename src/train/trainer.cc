@@ -295,7 +295,9 @@ class Trainer {
       if (moved == 0) still += (still.empty() ? "" : ", ") + parameter.name;
     }
     const ProcessMemory memory = process_memory();
-    observer_.note(fmt::format("first update: loss {:.4f}, {} supervised tokens, {} of {} tensors moved, memory planned {} measured {}",
+    // A warm-up begins with a rate of 0, which moves nothing.
+    const std::string which = result_.updates == 1 ? "first update" : fmt::format("update {}, the first with a rate above 0", result_.updates);
+    observer_.note(fmt::format("{}: loss {:.4f}, {} supervised tokens, {} of {} tensors moved, memory planned {} measured {}", which,
                                outcome.loss, outcome.supervised, moved_count, trainable, format_bytes(run_.summary.peak),
                                format_bytes(memory.peak())));
     if (!still.empty()) observer_.note(fmt::format("warning: these tensors did not move: {}", still));
