@@ -59,6 +59,7 @@ TEST_P(CompressedActivations, AreNamedInTheTable) {
 // With permission the planner compresses what a budget leaves no room for, and repeats less. Products are wide enough here to cost
 // more than traffic.
 TEST_P(CompressedActivations, AreChosenByThePlannerWherePermitted) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   make_model_of(256);
   // Runs, not plans: these say what every other option would make of them as well, and that takes longest.
   const auto plan_of_run = [&](const std::string& out, int64_t budget, const std::vector<std::string>& more) {

@@ -55,6 +55,7 @@ TEST_P(MlpChunks, HoldLessAndLearnTheSame) {
 }
 
 TEST_P(MlpChunks, AreThePlannersWherePermitted) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
   make_model_of(256);
   const std::vector<std::string> shape = {"--max_length", "256", "--max_steps", "2"};
   // With the update inside the backward there is no other micro-batch.
