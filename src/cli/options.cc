@@ -1,3 +1,4 @@
+// One table of every option of a run. One file, though over 800 lines: an entry is worded and ordered beside all the others.
 #include "cli/options.h"
 
 #include <fmt/ranges.h>

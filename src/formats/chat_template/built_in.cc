@@ -5,10 +5,13 @@
 namespace snug::jinja {
 namespace {
 
-constexpr std::string_view kAlpaca = R"({{- bos_token -}}
-{%- macro words(message) -%}
+// Stands before every template: the text of a message, whose content may be a list of parts.
+constexpr std::string_view kWords = R"({%- macro words(message) -%}
   {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
 {%- endmacro -%}
+)";
+
+constexpr std::string_view kAlpaca = R"({{- bos_token -}}
 {%- if messages[0].role != 'system' -%}
   {{- 'Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n' -}}
 {%- endif -%}
@@ -28,10 +31,7 @@ constexpr std::string_view kAlpaca = R"({{- bos_token -}}
 {%- endif -%}
 )";
 
-constexpr std::string_view kChatMl = R"({%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
-{%- for message in messages -%}
+constexpr std::string_view kChatMl = R"({%- for message in messages -%}
   {{- '<|im_start|>' + message.role + '\n' + words(message) + '<|im_end|>\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt -%}
@@ -40,9 +40,6 @@ constexpr std::string_view kChatMl = R"({%- macro words(message) -%}
 )";
 
 constexpr std::string_view kGemma = R"({{- bos_token -}}
-{%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
 {%- set ns = namespace(system='') -%}
 {%- for message in messages -%}
   {%- if message.role == 'system' and loop.first -%}
@@ -62,9 +59,6 @@ constexpr std::string_view kGemma = R"({{- bos_token -}}
 )";
 
 constexpr std::string_view kLlama3 = R"({{- bos_token -}}
-{%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
 {%- for message in messages -%}
   {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + words(message)|trim + '<|eot_id|>' -}}
 {%- endfor -%}
@@ -74,9 +68,6 @@ constexpr std::string_view kLlama3 = R"({{- bos_token -}}
 )";
 
 constexpr std::string_view kMistral = R"({{- bos_token -}}
-{%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
 {%- set ns = namespace(system='') -%}
 {%- for message in messages -%}
   {%- if message.role == 'system' and loop.first -%}
@@ -93,9 +84,6 @@ constexpr std::string_view kMistral = R"({{- bos_token -}}
 )";
 
 constexpr std::string_view kPhi3 = R"({{- bos_token -}}
-{%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
 {%- for message in messages -%}
   {{- '<|' + message.role + '|>\n' + words(message) + '<|end|>\n' -}}
 {%- endfor -%}
@@ -105,9 +93,6 @@ constexpr std::string_view kPhi3 = R"({{- bos_token -}}
 )";
 
 constexpr std::string_view kVicuna = R"({{- bos_token -}}
-{%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
 {%- if messages[0].role != 'system' -%}
   {{- 'A chat between a curious user and an artificial intelligence assistant. ' -}}
   {{- "The assistant gives helpful, detailed, and polite answers to the user's questions. " -}}
@@ -128,10 +113,7 @@ constexpr std::string_view kVicuna = R"({{- bos_token -}}
 {%- endif -%}
 )";
 
-constexpr std::string_view kZephyr = R"({%- macro words(message) -%}
-  {{- message.content if message.content is string else (message.content or [])|map(attribute='text', default='')|join -}}
-{%- endmacro -%}
-{%- for message in messages -%}
+constexpr std::string_view kZephyr = R"({%- for message in messages -%}
   {{- '<|' + message.role + '|>\n' + words(message) + eos_token|default('') + '\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt -%}
@@ -139,17 +121,29 @@ constexpr std::string_view kZephyr = R"({%- macro words(message) -%}
 {%- endif -%}
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kTemplates = {{{"alpaca", kAlpaca},
-                                                                                      {"chatml", kChatMl},
-                                                                                      {"gemma", kGemma},
-                                                                                      {"llama3", kLlama3},
-                                                                                      {"mistral", kMistral},
-                                                                                      {"phi3", kPhi3},
-                                                                                      {"vicuna", kVicuna},
-                                                                                      {"zephyr", kZephyr}}};
+constexpr auto kTemplates = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"alpaca", kAlpaca},
+    {"chatml", kChatMl},
+    {"gemma", kGemma},
+    {"llama3", kLlama3},
+    {"mistral", kMistral},
+    {"phi3", kPhi3},
+    {"vicuna", kVicuna},
+    {"zephyr", kZephyr},
+});
 
 }  // namespace
 
-std::span<const std::pair<std::string_view, std::string_view>> built_in_templates() { return kTemplates; }
+std::vector<std::string_view> built_in_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, text] : kTemplates) names.push_back(name);
+  return names;
+}
+
+std::optional<std::string> built_in_template(std::string_view name) {
+  for (const auto& [known, text] : kTemplates)
+    if (known == name) return std::string(kWords) + std::string(text);
+  return std::nullopt;
+}
 
 }  // namespace snug::jinja

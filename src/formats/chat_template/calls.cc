@@ -207,20 +207,8 @@ Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
   if (!loop.statement.recursive || !loop.scope)
     fail("the loop must have the 'recursive' marker to be called recursively");
   const Parameters given("loop", arguments, {"iterable"});
-  const Ref<Scope> outer_scope = scope_;
-  std::string text;
-  std::string* const outer_output = std::exchange(output_, &text);
-  ++captures_;
-  try {
-    run_loop(loop.statement, given.at(0), loop.scope, loop.depth0 + 1);
-  } catch (...) {
-    output_ = outer_output;
-    throw;
-  }
-  --captures_;
-  output_ = outer_output;
-  scope_ = outer_scope;
-  return this->text(std::move(text));
+  return this->text(
+      capture(scope_, [&] { run_loop(loop.statement, given.at(0), loop.scope, loop.depth0 + 1); }));
 }
 
 // --- Macros

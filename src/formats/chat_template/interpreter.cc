@@ -202,20 +202,7 @@ std::string Interpreter::captured(const Body& body) {
 }
 
 std::string Interpreter::captured_in(Ref<Scope> scope, const Body& body) {
-  const Ref<Scope> outer_scope = std::exchange(scope_, std::move(scope));
-  std::string text;
-  std::string* const outer_output = std::exchange(output_, &text);
-  ++captures_;
-  try {
-    run(body);
-  } catch (...) {
-    output_ = outer_output;
-    throw;
-  }
-  --captures_;
-  output_ = outer_output;
-  scope_ = outer_scope;
-  return text;
+  return capture(std::move(scope), [&] { run(body); });
 }
 
 Value Interpreter::block_value(std::string text, const Expr* filter) {

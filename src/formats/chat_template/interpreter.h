@@ -115,6 +115,24 @@ class Interpreter {
   std::string captured(const Body& body);
   // The same in `scope`.
   std::string captured_in(Ref<Scope> scope, const Body& body);
+  // What `write()` writes in `scope`, instead of writing it. Where it throws the render is over, and only the output is put back.
+  template <typename Write>
+  std::string capture(Ref<Scope> scope, const Write& write) {
+    const Ref<Scope> outer_scope = std::exchange(scope_, std::move(scope));
+    std::string text;
+    std::string* const outer_output = std::exchange(output_, &text);
+    ++captures_;
+    try {
+      write();
+    } catch (...) {
+      output_ = outer_output;
+      throw;
+    }
+    --captures_;
+    output_ = outer_output;
+    scope_ = outer_scope;
+    return text;
+  }
   Value block_value(std::string text, const Expr* filter);
   // Runs the body for every item; false: there was none.
   bool loop_over(const Statement& statement, const Ref<Loop>& loop);

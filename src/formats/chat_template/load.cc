@@ -59,11 +59,7 @@ std::string configured_template(const Json& value, const std::string& file) {
 
 }  // namespace
 
-std::vector<std::string_view> built_in_chat_templates() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, text] : jinja::built_in_templates()) names.push_back(name);
-  return names;
-}
+std::vector<std::string_view> built_in_chat_templates() { return jinja::built_in_names(); }
 
 std::optional<ChatTemplate> load_chat_template(const std::string& model_directory) {
   const std::string config_file = join_path(model_directory, "tokenizer_config.json");
@@ -90,8 +86,8 @@ ChatTemplate choose_chat_template(const std::string& model_directory, const std:
   }
   const std::string config_file = join_path(model_directory, "tokenizer_config.json");
   const Json variables = special_tokens(tokenizer_config(model_directory), config_file);
-  for (const auto& [name, text] : jinja::built_in_templates())
-    if (name == choice) return ChatTemplate::parse(std::string(text), choice, variables);
+  if (std::optional<std::string> text = jinja::built_in_template(choice))
+    return ChatTemplate::parse(*std::move(text), choice, variables);
   if (!file_exists(choice))
     throw_user(ExitCode::kUsage, "the chat template is \"{}\"; expected a file or one of {}", choice,
                names());
