@@ -1,7 +1,7 @@
 // cli/commands.h — one function a command; each returns the program's exit code and throws what it cannot do
 #pragma once
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 namespace snug {
 

@@ -11,7 +11,7 @@
 #include "base/library_pool.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 namespace snug {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "observe/progress.h"
 #include "train/trainer.h"
 

@@ -1,7 +1,7 @@
 // train/run_options.h — everything a run is told, as plain data with defaults
 //
 // Each field has the Hugging Face name and meaning where one exists (docs/options.md). The program fills it from the command line
-// and a YAML file (cli/options.h); a client of the library fills it directly. `prepare` (train/prepare.h) checks values.
+// and a YAML file (cli/options/options.h); a client of the library fills it directly. `prepare` (train/prepare.h) checks values.
 #pragma once
 
 #include <cstdint>

@@ -116,6 +116,8 @@ TEST_F(DataProgram, TrainsOnCompletionsFromAFileAndTheSecondTimeFromTheCache) {
   EXPECT_THAT(expect_done(training(file)).out, HasSubstr("41 samples"));
   expect_done(training(file, {"--train_on_inputs"}));
   EXPECT_EQ(cached().size(), 3u);
+  // The same in another program's words.
+  EXPECT_THAT(expect_done(training(file, {"--mask_prompt", "false"})).out, HasSubstr("(prepared by an earlier run)"));
   for (const fs::path& path : cached()) fs::resize_file(path, fs::file_size(path) / 2);
   const ProgramEnd broken = expect_done(training(file));
   EXPECT_THAT(broken.err, HasSubstr("prepared data is made anew"));

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "program_run.h"
 
@@ -33,6 +35,21 @@ TEST(OptionsDoc, PlanTakesEveryOptionOfTrain) {
   const std::set<std::string> train = options_of("train"), plan = options_of("plan");
   EXPECT_GT(train.size(), 30u);
   for (const std::string& option : train) EXPECT_TRUE(plan.contains(option)) << option;
+}
+
+TEST(OptionsDoc, HelpFitsAWindow) {
+  for (const char* command : {"train", "data inspect", "tokenizer train"}) {
+    std::vector<std::string> arguments;
+    std::istringstream words(command);
+    for (std::string word; words >> word;) arguments.push_back(word);
+    arguments.emplace_back("--help");
+    std::istringstream help(run_program(arguments).out);
+    int lines = 0;
+    for (std::string line; std::getline(help, line); ++lines)
+      EXPECT_LE(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }), 112)
+          << line;
+    EXPECT_GT(lines, 15);
+  }
 }
 
 }  // namespace

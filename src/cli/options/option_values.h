@@ -1,8 +1,9 @@
-// cli/option_values.h — an option's text as a value; for the files that make the table of options
+// cli/options/option_values.h — an option's text as a value; for the files that make the table of options
 #pragma once
 
 #include <algorithm>
 #include <cctype>
+#include <cfloat>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include "base/errors.h"
 
 namespace snug {
+
+// What the f32 arithmetic of an update can hold.
+inline constexpr double kLargestReal = FLT_MAX;
 
 template <typename... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {

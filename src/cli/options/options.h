@@ -1,4 +1,4 @@
-// cli/options.h — the one table of options: names, aliases, groups, defaults, meaning; command line and YAML read through it
+// cli/options/options.h — the one table of options: names, aliases, groups, defaults, meaning; command line and YAML read through it
 //
 // An option may be written --name value or --name=value, with dashes or underscores. A YAML file given by --config holds the same
 // keys; the command line wins. Unknown names are errors that suggest the nearest one. `--help`, the echo of the effective configuration,
@@ -43,8 +43,9 @@ struct TokenizerOptions {
 // What only the program knows, beside the run itself.
 struct ProgramOptions {
   RunOptions run;
-  bool json = false;         // plan, version: one JSON object instead of the table
-  bool sweep = false;        // plan: memory against speed, from the smallest budget that works to keeping everything
+  bool json = false;  // plan, version: one JSON object instead of the table
+  bool sweep =
+      false;  // plan: memory against speed, from the smallest budget that works to keeping everything
   std::string sweep_svg;     // plan: the same drawn into this file
   std::string at = "final";  // inspect: which pass, or layout, kernels, plan
   std::string phase;         // inspect: which phase
@@ -60,14 +61,13 @@ struct OptionInfo {
   unsigned commands = 0;
   unsigned positional = 0;  // commands for which words without an option's name are its values
   std::string help = {};
-  std::function<void(ProgramOptions&, const std::string&)> set = {};  // throws UserError(kUsage) without the option's name
-  std::function<std::string(const ProgramOptions&)> get = {};         // text that `set` reads back
-  bool saved = true;                                                  // part of the effective configuration
+  std::function<void(ProgramOptions&, const std::string&)> set =
+      {};  // throws UserError(kUsage) without the option's name
+  std::function<std::string(const ProgramOptions&)> get = {};  // text that `set` reads back
+  bool saved = true;                                           // part of the effective configuration
 };
 
 std::span<const OptionInfo> all_options();
-// Their part for snug tokenizer ….
-std::vector<OptionInfo> tokenizer_options();
 
 struct ParsedOptions {
   ProgramOptions options;
