@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "formats/chat_template/chat_template.h"
+#include "formats/chat_template/scope.h"
 #include "formats/chat_template/syntax.h"
 #include "formats/chat_template/value.h"
 
@@ -60,10 +61,6 @@ struct Rendered {
   bool generation_is_hidden = false;
   std::vector<Turn> turns;  // in the order of the text
 };
-
-struct Scope;
-struct Macro;
-struct Loop;
 
 // One render. Used once.
 class Interpreter {
