@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace snug {
 namespace {
@@ -302,12 +303,7 @@ Json read_json_object(const std::string& path, const JsonLimits& limits) {
 
 std::string quote_json(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kLongestQuote) {
-    size_t end = kLongestQuote;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-      --end;  // not inside a character
-    text = text.substr(0, end) + "…";
-  }
+  if (text.size() > kLongestQuote) text = std::string(whole_characters(text, kLongestQuote)) + "…";
   return value.is_null() ? text : fmt::format("{} ({})", text, value.type_name());
 }
 

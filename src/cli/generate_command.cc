@@ -24,7 +24,8 @@ void check_prompt(const RunOptions& options) {
     throw_user(ExitCode::kUsage, "--chat and --prompt_tokens are both given; expected --prompt with a text");
   if (options.chat) return;
   for (const auto& [name, value] :
-       {std::pair("system", &options.system), std::pair("chat_template", &options.chat_template)})
+       {std::pair("system", &options.system), std::pair("chat_template", &options.chat_template),
+        std::pair("chat_template_kwargs", &options.chat_template_kwargs)})
     if (!value->empty()) throw_user(ExitCode::kUsage, "--{} is given without --chat", name);
 }
 

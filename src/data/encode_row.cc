@@ -98,6 +98,16 @@ void RowEncoder::refuse_special_tokens(const ChatRow& row, const RowPlace& place
   }
 }
 
+Json RowEncoder::variables_of(const ChatRow& row, const RowPlace& place) const {
+  if (row.variables.is_null()) return encoding_.variables;
+  if (const auto wrong = wrong_variables(row.variables))
+    fail(place, fmt::format("chat_template_kwargs {}", *wrong));
+  Json variables = encoding_.variables;
+  if (variables.is_null()) variables = Json::object();
+  variables.update(row.variables);
+  return variables;
+}
+
 Sample RowEncoder::encode(const Row& row, const RowPlace& place) {
   if (!encoder_ && !std::holds_alternative<TokenRow>(row))
     fail(place, "has text, and the model's directory no tokenizer for it; expected input_ids");
@@ -139,10 +149,13 @@ Sample RowEncoder::encode_row(const ChatRow& row, const RowPlace& place) {
   if (encoding_.chat_template == nullptr)
     fail(place, "is a conversation, and the model has no chat template to write it with");
   if (encoding_.special_as_text) refuse_special_tokens(row, place);
+  const Json variables = variables_of(row, place);
   RenderedChat chat;
   try {
-    chat = encoding_.chat_template->render(
-        {.messages = row.messages, .tools = row.tools, .locate_assistant = !encoding_.train_on_inputs});
+    chat = encoding_.chat_template->render({.messages = row.messages,
+                                            .tools = row.tools,
+                                            .variables = variables,
+                                            .locate_assistant = !encoding_.train_on_inputs});
   } catch (const UserError& error) {
     fail(place, error.what());
   }
@@ -154,6 +167,19 @@ Sample RowEncoder::encode_row(const ChatRow& row, const RowPlace& place) {
   std::optional<Sample> sample = chat_encoder().encode(chat.text, learned_spans(row, chat, place));
   if (!sample) fail(place, "which tokens the assistant's words are cannot be told with this tokenizer");
   return std::move(*sample);
+}
+
+Sample RowEncoder::encode_row(const SegmentRow& row, const RowPlace&) {
+  Sample sample;
+  for (size_t i = 0; i < row.segments.size();) {
+    const bool learned = row.segments[i].learned;
+    std::string text = row.segments[i].text;
+    for (++i; i < row.segments.size() && row.segments[i].learned == learned; ++i)
+      text += row.segments[i].text;
+    append(sample, sample.ids.empty() ? encoder_->ids(text) : continuation_ids(text),
+           learned || encoding_.train_on_inputs);
+  }
+  return sample;
 }
 
 Sample RowEncoder::encode_row(const TokenRow& row, const RowPlace&) {

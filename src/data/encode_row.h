@@ -6,6 +6,8 @@
 //                 the model gets when it is used. What a tokenizer puts before a text is not put there twice
 //   conversation  ids of the chat template's text, with nothing around it; the assistant's turns with their end-of-turn tokens are
 //                 learned: of the messages from learned_from on, without those of weight 0
+//   segments      ids of each run of pieces with the same label by itself, one behind the other, with nothing around them: what is learned
+//                 does not change the ids of the prompt before it
 //   tokens        as given: an id is learned where its label says so
 // With train_on_inputs everything is learned, but for labels that were given. Special tokens that a text spells out become these tokens;
 // with special_as_text they stay text, and a conversation that spells one is refused.
@@ -27,8 +29,9 @@ namespace snug {
 struct RowEncoding {
   const Tokenizer* tokenizer = nullptr;         // outlives the encoders; none: rows of tokens alone
   const ChatTemplate* chat_template = nullptr;  // outlives them, too; none: no conversations
-  std::optional<int32_t> end_of_text;           // none: nothing is put behind a text
-  int64_t vocabulary = 0;                       // of the model
+  Json variables = {};  // of the template, in every conversation (an object, or null); a row's go before them
+  std::optional<int32_t> end_of_text;  // none: nothing is put behind a text
+  int64_t vocabulary = 0;              // of the model
   bool train_on_inputs = false;
   bool special_as_text = false;
 };
@@ -46,11 +49,13 @@ class RowEncoder {
   Sample encode_row(const TextRow& row, const RowPlace& place);
   Sample encode_row(const CompletionRow& row, const RowPlace& place);
   Sample encode_row(const ChatRow& row, const RowPlace& place);
+  Sample encode_row(const SegmentRow& row, const RowPlace& place);
   Sample encode_row(const TokenRow& row, const RowPlace& place);
   void begin_text(Sample& sample, const std::vector<int32_t>& ids) const;
   SpanEncoder& chat_encoder() { return chat_encoder_ ? *chat_encoder_ : *encoder_; }
   std::vector<int32_t> continuation_ids(std::string_view text);
   void end_text(Sample& sample) const;
+  Json variables_of(const ChatRow& row, const RowPlace& place) const;
   void refuse_special_tokens(const ChatRow& row, const RowPlace& place);
 
   RowEncoding encoding_;

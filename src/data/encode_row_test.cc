@@ -67,6 +67,36 @@ TEST(EncodeRow, WhereThePromptAloneHasOtherTokensBothAreEncodedApart) {
   }
 }
 
+// Nothing is put around or between them, and what is learned begins behind the ids that the text before it has alone.
+TEST(EncodeRow, SegmentsAreEncodedAsTheyStand) {
+  for (const std::string name : {"gpt2", "llama2", "gemma", "mistral", "llama3"}) {
+    const auto tokenizer = Tokenizer::load(tokenizer_path(name));
+    const SegmentRow row{{{"Hel", false}, {"lo ", false}, {"world, it is", true}, {" all.\n", false}}};
+    RowEncoder encoder({.tokenizer = tokenizer.get(), .end_of_text = kEnd, .vocabulary = 1 << 20});
+    const Sample sample = encoder.encode(row, kPlace);
+    const std::vector<int32_t> prompt = tokenizer->encode("Hello ", false);
+    ASSERT_GT(sample.ids.size(), prompt.size()) << name;
+    EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), sample.ids.begin())) << name;
+    EXPECT_EQ(learned(*tokenizer, sample), "world, it is") << name;
+    EXPECT_EQ(tokenizer->decode(sample.ids, false), "Hello world, it is all.\n") << name;
+    RowEncoder all(
+        {.tokenizer = tokenizer.get(), .end_of_text = kEnd, .vocabulary = 1 << 20, .train_on_inputs = true});
+    const Sample whole = all.encode(row, kPlace);
+    EXPECT_EQ(whole.ids, sample.ids) << name;
+    EXPECT_EQ(whole.supervised, std::vector<bool>(sample.ids.size(), true)) << name;
+  }
+  const auto tokenizer = Tokenizer::load(tokenizer_path("llama3"));
+  RowEncoder encoder({.tokenizer = tokenizer.get(), .end_of_text = {}, .vocabulary = 1 << 20});
+  const int32_t begin = *tokenizer->token_to_id("<|begin_of_text|>"),
+                end = *tokenizer->token_to_id("<|eot_id|>");
+  const Sample sample =
+      encoder.encode(SegmentRow{{{"<|begin_of_text|>a", false}, {"b<|eot_id|>", true}}}, kPlace);
+  EXPECT_EQ(sample.ids.front(), begin);
+  EXPECT_EQ(std::count(sample.ids.begin(), sample.ids.end(), begin), 1);
+  EXPECT_EQ(sample.ids.back(), end);
+  EXPECT_TRUE(sample.supervised.back());
+}
+
 TEST(EncodeRow, TokensAreTakenAsGiven) {
   RowEncoder encoder({.end_of_text = {}, .vocabulary = 100});
   const Sample sample = encoder.encode(TokenRow{.ids = {5, 6, 99}, .labels = {-100, 6, 99}}, kPlace);
@@ -108,7 +138,10 @@ constexpr std::string_view kChatMl =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 ChatRow chat(std::string_view messages, int64_t learned_from = 0) {
-  return {.messages = parse_json(messages, "test"), .tools = nullptr, .learned_from = learned_from};
+  return {.messages = parse_json(messages, "test"),
+          .tools = nullptr,
+          .variables = nullptr,
+          .learned_from = learned_from};
 }
 
 class ChatRows : public testing::Test {
@@ -159,6 +192,33 @@ TEST_F(ChatRows, WhatCannotBeEncodedIsRefusedWithItsPlace) {
                     [&] { encoder.encode(chat(kTwoTurns), kPlace); });
 }
 
+TEST_F(ChatRows, ARowsVariablesGoBeforeThoseOfTheRun) {
+  template_ = ChatTemplate::parse(
+      "{% for message in messages %}[{{ message.role }}: {{ mood | default('none') }} {{ size | "
+      "default('none') "
+      "}} {{ message.content }}]{% endfor %}",
+      "moody");
+  const auto text_of = [&](const Json& of_row, const Json& of_run) {
+    RowEncoder encoder({.tokenizer = tokenizer_.get(),
+                        .chat_template = &template_,
+                        .variables = of_run,
+                        .end_of_text = {},
+                        .vocabulary = 1 << 20,
+                        .train_on_inputs = true});
+    ChatRow row = chat(R"([{"role": "user", "content": "a"}])");
+    row.variables = of_row;
+    return learned(*tokenizer_, encoder.encode(row, kPlace));
+  };
+  EXPECT_EQ(text_of(nullptr, nullptr), "[user: none none a]");
+  EXPECT_EQ(text_of({{"mood", "good"}}, nullptr), "[user: good none a]");
+  EXPECT_EQ(text_of(nullptr, {{"mood", "bad"}}), "[user: bad none a]");
+  EXPECT_EQ(text_of({{"mood", "good"}}, {{"mood", "bad"}, {"size", 3}}), "[user: good 3 a]");
+  expect_user_error(ExitCode::kBadFile, "rows.jsonl:3: chat_template_kwargs sets tools; expected variables",
+                    [&] {
+                      text_of({{"tools", 1}}, nullptr);
+                    });
+}
+
 // tools/make_dataset_fixtures.py: transformers' apply_chat_template with return_assistant_tokens_mask.
 TEST(EncodeRow, ConversationsAreThoseOfTransformers) {
   const std::string path = std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/dataset/chats.json";
@@ -175,8 +235,8 @@ TEST(EncodeRow, ConversationsAreThoseOfTransformers) {
                         .chat_template = &chat_template,
                         .end_of_text = {},
                         .vocabulary = 1 << 20});
-    const Sample sample =
-        encoder.encode(ChatRow{.messages = expected.at("messages"), .tools = nullptr}, kPlace);
+    const Sample sample = encoder.encode(
+        ChatRow{.messages = expected.at("messages"), .tools = nullptr, .variables = nullptr}, kPlace);
     EXPECT_EQ(sample.ids, expected.at("ids").get<std::vector<int32_t>>())
         << name << expected.at("messages").dump();
     const std::vector<int> ours(sample.supervised.begin(), sample.supervised.end());

@@ -13,21 +13,9 @@
 namespace snug {
 namespace {
 
-constexpr size_t kChunkRows = 64, kChunkBytes = size_t{256} << 10;
-constexpr size_t kMostMessages = 3;
+constexpr size_t kChunkRows = 64;
+constexpr int64_t kChunkBytes = int64_t{256} << 10;
 constexpr double kProgressSeconds = 0.2;
-
-size_t text_bytes(const Row& row) {
-  if (const auto* text = std::get_if<TextRow>(&row)) return text->text.size();
-  if (const auto* completion = std::get_if<CompletionRow>(&row))
-    return completion->prompt.size() + completion->completion.size();
-  if (const auto* tokens = std::get_if<TokenRow>(&row)) return tokens->ids.size() * 8;
-  size_t bytes = 0;
-  for (const Json& message : std::get<ChatRow>(row).messages)
-    if (message.is_object() && message.contains("content") && message["content"].is_string())
-      bytes += message["content"].get_ref<const std::string&>().size();
-  return bytes;
-}
 
 // A document's end is no more than where its text was cut; what has an answer in it must not be cut before that.
 bool is_document(const Row& row) {
@@ -35,12 +23,16 @@ bool is_document(const Row& row) {
   return std::holds_alternative<TextRow>(row) || (tokens != nullptr && tokens->labels.empty());
 }
 
-// One row on its way: `sample` is made from `placed`, or `bad` says why there is none.
+bool began_with_answer(const Row& row) {
+  const auto* chat = std::get_if<ChatRow>(&row);
+  return chat != nullptr && chat->began_with_answer;
+}
+
+// One row on its way: `sample` is made from `placed`; where none can be, the row is skipped, too.
 struct RowOnItsWay {
   PlacedRow placed;
-  int64_t skipped_before = 0;  // rows that could not be read
-  Sample sample = {};
-  std::string bad = {};
+  SkippedRows skipped;  // before it, and itself
+  std::optional<Sample> sample = std::nullopt;
 };
 
 struct Chunk {
@@ -48,7 +40,8 @@ struct Chunk {
   State state = State::kFree;
   std::vector<RowOnItsWay> rows;
   std::exception_ptr failure;  // after these rows
-  int64_t skipped_behind = 0, bytes_read = 0;
+  SkippedRows skipped_behind;
+  int64_t bytes_read = 0;
   bool is_last = false;
 };
 
@@ -59,7 +52,7 @@ class Pipeline {
         preparation_(preparation),
         chunks_(2 * static_cast<size_t>(preparation.threads) + 2) {}
 
-  BadRows run() {
+  void run() {
     std::vector<std::thread> threads;
     const auto end = [&] {
       {
@@ -78,7 +71,6 @@ class Pipeline {
       throw;
     }
     end();
-    return std::move(messages_);
   }
 
  private:
@@ -97,25 +89,21 @@ class Pipeline {
   }
 
   void read() {
-    int64_t skipped = preparation_.skipped();
-    const auto newly_skipped = [&] {
-      return preparation_.skipped() - std::exchange(skipped, preparation_.skipped());
-    };
     for (size_t index = 0;; ++index) {
       Chunk& chunk = chunks_[index % chunks_.size()];
       if (!wait_for(chunk, Chunk::State::kFree)) return;
       chunk.rows.clear();
-      chunk.skipped_behind = 0;
+      chunk.skipped_behind = {};
       try {
-        for (size_t bytes = 0; chunk.rows.size() < kChunkRows && bytes < kChunkBytes;) {
+        for (int64_t bytes = 0; chunk.rows.size() < kChunkRows && bytes < kChunkBytes;) {
           std::optional<PlacedRow> row = preparation_.next();
           if (!row) {
             chunk.is_last = true;
-            chunk.skipped_behind = newly_skipped();
+            chunk.skipped_behind = preparation_.take_skipped();
             break;
           }
-          bytes += text_bytes(row->row);
-          chunk.rows.push_back({std::move(*row), newly_skipped()});
+          bytes += row->bytes;
+          chunk.rows.push_back({std::move(*row), preparation_.take_skipped()});
         }
       } catch (...) {
         chunk.failure = std::current_exception();
@@ -162,7 +150,7 @@ class Pipeline {
           row.sample = encode_row(row.placed.row, row.placed.place);
         } catch (const UserError& error) {
           if (!preparation_.skip_bad_rows || error.code() != ExitCode::kBadFile) throw;
-          row.bad = error.what();
+          row.skipped.add(error.what());
         }
       } catch (...) {
         chunk.failure = std::current_exception();
@@ -181,29 +169,26 @@ class Pipeline {
                                  .bad_rows = writer_.kept().bad_rows,
                                  .all_bytes = preparation_.all_bytes,
                                  .kept_bytes = begin_bytes_};
+    const auto skip = [&](const SkippedRows& rows) {
+      writer_.add_bad_rows(rows);
+      progress.bad_rows += rows.count;
+      progress.rows += rows.count;
+    };
     for (size_t index = 0;; ++index) {
       Chunk& chunk = chunks_[index % chunks_.size()];
       wait_for(chunk, Chunk::State::kEncoded);
       for (const RowOnItsWay& row : chunk.rows) {
-        const int64_t bad = row.skipped_before + (row.bad.empty() ? 0 : 1);
-        writer_.add_bad_rows(bad);
-        progress.bad_rows += bad;
-        progress.rows += bad;
-        if (!row.bad.empty()) {
-          if (messages_.size() < kMostMessages) messages_.push_back(row.bad);
-          continue;
-        }
+        skip(row.skipped);
+        if (!row.sample) continue;
         const RowPosition& next = row.placed.next;
-        writer_.add(row.sample.ids, row.sample.supervised, is_document(row.placed.row),
-                    {next.file, next.byte, next.row});
+        writer_.add(row.sample->ids, row.sample->supervised, is_document(row.placed.row),
+                    {next.file, next.byte, next.row}, began_with_answer(row.placed.row));
         ++progress.rows;
         ++progress.samples;
-        progress.ids += static_cast<int64_t>(row.sample.ids.size());
+        progress.ids += static_cast<int64_t>(row.sample->ids.size());
       }
       if (chunk.failure) std::rethrow_exception(chunk.failure);
-      writer_.add_bad_rows(chunk.skipped_behind);
-      progress.bad_rows += chunk.skipped_behind;
-      progress.rows += chunk.skipped_behind;
+      skip(chunk.skipped_behind);
       progress.bytes = chunk.bytes_read;
       progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (preparation_.progress && (chunk.is_last || progress.seconds - told >= kProgressSeconds)) {
@@ -223,7 +208,6 @@ class Pipeline {
   size_t next_ = 0;            // to be encoded
   bool all_taken_ = false, stops_ = false;
   const int64_t begin_bytes_ = preparation_.bytes_read();
-  BadRows messages_;
 };
 
 }  // namespace
@@ -234,9 +218,9 @@ std::optional<double> PreparationProgress::seconds_left() const {
   return seconds / static_cast<double>(done) * static_cast<double>(all_bytes - bytes);
 }
 
-BadRows prepare_samples(SampleWriter& writer, const Preparation& preparation) {
+void prepare_samples(SampleWriter& writer, const Preparation& preparation) {
   require(preparation.threads >= 1, "{} encoding threads", preparation.threads);
-  return Pipeline(writer, preparation).run();
+  Pipeline(writer, preparation).run();
 }
 
 }  // namespace snug

@@ -1,14 +1,13 @@
 // data/prepare_samples.h — rows become samples: one thread reads, several encode, the caller's writes in the order of the rows
 //
 // What is written does not depend on the number of threads. Memory: 2 · threads + 2 chunks of at most 64 rows and, beyond one row, 256 KiB
-// of text, as rows and as samples; what each encoder holds; what the writer holds (data/sample_file.h).
+// of JSON, as rows and as samples; what each encoder holds; what the writer holds (data/sample_file.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "data/sample.h"
 #include "data/sample_file.h"
@@ -28,9 +27,9 @@ struct PreparationProgress {
 };
 
 struct Preparation {
-  // The next row, none at the end, and how many were skipped so far because they cannot be read. Called on one thread.
+  // The next row, none at the end, and the rows before it that were skipped because they cannot be read. Called on one thread.
   std::function<std::optional<PlacedRow>()> next;
-  std::function<int64_t()> skipped = [] { return int64_t{0}; };
+  std::function<SkippedRows()> take_skipped = [] { return SkippedRows{}; };
   // Bytes of the files read so far, and of all of them.
   std::function<int64_t()> bytes_read = [] { return int64_t{0}; };
   int64_t all_bytes = 0;
@@ -42,11 +41,8 @@ struct Preparation {
   std::function<void(const PreparationProgress&)> progress = {};
 };
 
-// What was wrong with the first rows that an encoder refused.
-using BadRows = std::vector<std::string>;
-
 // Writes the samples of all rows that `next` gives: it stands behind writer.kept(). Throws the first error in the order of the rows; with
-// skip_bad_rows, rows that an encoder refuses by kBadFile are counted instead.
-BadRows prepare_samples(SampleWriter& writer, const Preparation& preparation);
+// skip_bad_rows, rows that an encoder refuses by kBadFile are skipped, too.
+void prepare_samples(SampleWriter& writer, const Preparation& preparation);
 
 }  // namespace snug

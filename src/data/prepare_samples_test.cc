@@ -16,7 +16,7 @@ class PrepareSamples : public testing::Test {
  protected:
   Preparation preparation(int64_t count, int threads, bool skip_bad_rows = false) {
     next_ = 0;
-    skipped_ = 0;
+    skipped_ = {};
     Preparation made;
     made.next = [this, count, skip_bad_rows]() -> std::optional<PlacedRow> {
       while (next_ < count) {
@@ -25,11 +25,11 @@ class PrepareSamples : public testing::Test {
         if (text.find("77") == std::string::npos)
           return PlacedRow{TextRow{text}, {"a.jsonl", row}, {0, 0, next_}};
         if (!skip_bad_rows) throw_user(ExitCode::kBadFile, "a.jsonl:{}: cannot be read", row);
-        ++skipped_;
+        skipped_.add(fmt::format("{} cannot be read", row));
       }
       return std::nullopt;
     };
-    made.skipped = [this] { return skipped_.load(); };
+    made.take_skipped = [this] { return std::exchange(skipped_, {}); };
     made.bytes_read = [this] { return 10 * next_; };
     made.all_bytes = 10 * count;
     made.encoder = [this] {
@@ -54,7 +54,8 @@ class PrepareSamples : public testing::Test {
   std::string path(std::string_view name) const { return directory_ / name; }
 
   TemporaryDirectory directory_;
-  std::atomic<int64_t> next_ = 0, skipped_ = 0;
+  std::atomic<int64_t> next_ = 0;
+  SkippedRows skipped_;
   std::atomic<int> encoders_ = 0;
 };
 
@@ -63,7 +64,7 @@ TEST_F(PrepareSamples, IsTheSameForAnyNumberOfThreads) {
   for (const int threads : {1, 3, 8}) {
     const std::string file = path(std::to_string(threads));
     SampleWriter writer(file, kKey, 10);
-    EXPECT_EQ(prepare_samples(writer, preparation(2000, threads, true)).size(), 3u);
+    prepare_samples(writer, preparation(2000, threads, true));
     const SampleTotals totals = writer.finish();
     EXPECT_EQ(totals.rows, 2000);
     EXPECT_EQ(totals.bad_rows,
@@ -72,6 +73,14 @@ TEST_F(PrepareSamples, IsTheSameForAnyNumberOfThreads) {
     const std::string bytes = read_small_file(file, kMiB);
     if (first.empty()) first = bytes;
     EXPECT_EQ(bytes, first) << threads;
+    std::string why;
+    // Those that cannot be read and those that cannot be encoded, in the order of the rows.
+    EXPECT_THAT(SampleFile::open(file, kKey, 10, why)->bad_rows(),
+                testing::ElementsAre("77 cannot be read", "a.jsonl:88: cannot be encoded",
+                                     "177 cannot be read", "a.jsonl:188: cannot be encoded",
+                                     "277 cannot be read", "a.jsonl:288: cannot be encoded",
+                                     "377 cannot be read", "a.jsonl:388: cannot be encoded",
+                                     "477 cannot be read", "a.jsonl:488: cannot be encoded"));
   }
   EXPECT_EQ(encoders_, 12);
 }

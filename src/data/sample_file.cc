@@ -9,15 +9,17 @@
 
 #include "base/checked.h"
 #include "base/errors.h"
+#include "base/utf8.h"
 
 namespace snug {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr int64_t kSegmentIds = int64_t{1} << 20, kSegmentSamples = int64_t{1} << 17;
 constexpr uint32_t kDocumentBit = uint32_t{1} << 31;
+constexpr size_t kMessageBytes = 1000;
 constexpr int64_t kReadBytes = int64_t{1} << 20;
 constexpr uint64_t kHeaderMagic = 0x6174616467756e73,
                    kEndMagic = 0x646e652067756e73;  // "snugdata", "snug end"
@@ -34,7 +36,8 @@ struct SegmentHeader {
   uint32_t magic = kSegmentMagic, samples = 0;
   uint64_t ids = 0, supervised = 0, rows = 0, bad_rows = 0;
   RowCursor next = {};
-  uint64_t payload_checksum = 0, zero = 0;
+  uint64_t payload_checksum = 0;
+  uint32_t began_with_answer = 0, message_bytes = 0;
   uint64_t checksum = 0;
 };
 struct FileEnd {
@@ -68,7 +71,8 @@ int64_t payload_bytes(const SegmentHeader& header, int64_t id_bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 48;
   if (header.ids > kMost) return std::numeric_limits<int64_t>::max();
   const auto ids = static_cast<int64_t>(header.ids);
-  return lengths_bytes(header.samples) + 8 * mask_words(ids) + ids_bytes(ids, id_bytes);
+  return lengths_bytes(header.samples) + 8 * mask_words(ids) + ids_bytes(ids, id_bytes) +
+         round_up(int64_t{header.message_bytes}, 8);
 }
 
 void add(SampleTotals& totals, const SampleTotals& more) {
@@ -77,6 +81,7 @@ void add(SampleTotals& totals, const SampleTotals& more) {
   totals.supervised += more.supervised;
   totals.rows += more.rows;
   totals.bad_rows += more.bad_rows;
+  totals.began_with_answer += more.began_with_answer;
 }
 
 SampleTotals totals_of(const SegmentHeader& header) {
@@ -84,7 +89,8 @@ SampleTotals totals_of(const SegmentHeader& header) {
           .ids = static_cast<int64_t>(header.ids),
           .supervised = static_cast<int64_t>(header.supervised),
           .rows = static_cast<int64_t>(header.rows),
-          .bad_rows = static_cast<int64_t>(header.bad_rows)};
+          .bad_rows = static_cast<int64_t>(header.bad_rows),
+          .began_with_answer = header.began_with_answer};
 }
 
 // The checksum of `size` bytes from `offset`, read through `buffer`.
@@ -115,6 +121,20 @@ std::optional<SegmentHeader> read_segment(const File& file, int64_t offset, int6
   if (checksum_at(file, offset + kSegmentHeaderBytes, payload, buffer) != header.payload_checksum)
     return std::nullopt;
   return header;
+}
+
+// The messages of a whole segment at `offset`.
+template <typename File>
+std::vector<std::string> read_messages(const File& file, int64_t offset, const SegmentHeader& header,
+                                       int64_t id_bytes) {
+  std::string text(header.message_bytes, '\0');
+  file.read(offset + kSegmentHeaderBytes + payload_bytes(header, id_bytes) -
+                round_up(int64_t{header.message_bytes}, 8),
+            std::as_writable_bytes(std::span(text)));
+  std::vector<std::string> messages;
+  for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    messages.push_back(text.substr(at, end - at));
+  return messages;
 }
 
 int64_t supervised_in(std::span<const uint64_t> mask, int64_t begin, int64_t end) {
@@ -157,6 +177,7 @@ void SampleWriter::keep_whole_segments(const Fingerprint& key) {
   while (const auto segment = read_segment(file_, offset, file_.size(), id_bytes_, buffer)) {
     table_.push_back({offset, kept_.samples, kept_.ids});
     snug::add(kept_, totals_of(*segment));
+    message_count_ += read_messages(file_, offset, *segment, id_bytes_).size();
     kept_until_ = segment->next;
     offset += kSegmentHeaderBytes + payload_bytes(*segment, id_bytes_);
   }
@@ -169,10 +190,11 @@ void SampleWriter::start_over() {
   kept_ = written_ = segment_ = {};
   kept_until_.reset();
   table_.clear();
+  message_count_ = 0;
 }
 
 void SampleWriter::add(std::span<const int32_t> ids, const std::vector<bool>& supervised, bool is_document,
-                       const RowCursor& next) {
+                       const RowCursor& next, bool began_with_answer) {
   require(supervised.empty() || supervised.size() == ids.size(), "a sample of {} ids and {} marks",
           ids.size(), supervised.size());
   require(ids.size() < kDocumentBit, "a sample of {} ids", ids.size());
@@ -196,13 +218,21 @@ void SampleWriter::add(std::span<const int32_t> ids, const std::vector<bool>& su
   segment_.ids += static_cast<int64_t>(ids.size());
   ++segment_.samples;
   ++segment_.rows;
+  segment_.began_with_answer += began_with_answer ? 1 : 0;
   next_ = next;
   if (segment_.ids >= kSegmentIds || segment_.samples >= kSegmentSamples) write_segment();
 }
 
-void SampleWriter::add_bad_rows(int64_t count) {
-  segment_.bad_rows += count;
-  segment_.rows += count;
+void SampleWriter::add_bad_rows(const SkippedRows& rows) {
+  segment_.bad_rows += rows.count;
+  segment_.rows += rows.count;
+  for (const std::string& message : rows.messages) {
+    if (message_count_ == SkippedRows::kMostMessages) return;
+    std::string line(whole_characters(message, kMessageBytes));
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    messages_ += line + '\n';
+    ++message_count_;
+  }
 }
 
 void SampleWriter::write_segment() {
@@ -215,10 +245,13 @@ void SampleWriter::write_segment() {
                        .supervised = static_cast<uint64_t>(segment_.supervised),
                        .rows = static_cast<uint64_t>(segment_.rows),
                        .bad_rows = static_cast<uint64_t>(segment_.bad_rows),
-                       .next = next_};
+                       .next = next_,
+                       .began_with_answer = static_cast<uint32_t>(segment_.began_with_answer),
+                       .message_bytes = static_cast<uint32_t>(messages_.size())};
   const std::span<const std::byte> parts[] = {
       padded(lengths_, static_cast<size_t>(lengths_bytes(segment_.samples))), std::as_bytes(std::span(mask_)),
-      padded(ids_, static_cast<size_t>(ids_bytes(segment_.ids, id_bytes_)))};
+      padded(ids_, static_cast<size_t>(ids_bytes(segment_.ids, id_bytes_))),
+      padded(messages_, static_cast<size_t>(round_up(std::ssize(messages_), 8)))};
   Xxh64 hash;
   for (const auto& part : parts) hash.add(part);
   header.payload_checksum = hash.value();
@@ -231,6 +264,7 @@ void SampleWriter::write_segment() {
   lengths_.clear();
   mask_.clear();
   ids_.clear();
+  messages_.clear();
 }
 
 SampleTotals SampleWriter::finish() {
@@ -295,6 +329,8 @@ std::optional<std::string> SampleFile::check(const Fingerprint& key) {
     segments_.push_back(
         {offset, totals_.samples, totals_.ids, found->samples, static_cast<int64_t>(found->ids)});
     add(totals_, totals_of(*found));
+    for (std::string& message : read_messages(file_, offset, *found, id_bytes_))
+      bad_rows_.push_back(std::move(message));
     offset += kSegmentHeaderBytes + payload_bytes(*found, id_bytes_);
   }
   if (offset != segments_end)

@@ -5,6 +5,7 @@
 //               lengths  u32 of each sample: ids, and in bit 31 whether it is a document that may be cut
 //               mask     one bit an id, in 64-bit words: 1 where the id is learned
 //               ids      u16 or u32
+//               messages  of rows that were skipped, each ended by a line feed: those of the first of the file alone
 //             each part padded to 8 bytes
 //   table     24 bytes of each segment: its offset, and the samples and ids before it
 //   end       64 bytes: magic "snug end", totals, checksum of the table
@@ -26,6 +27,7 @@
 
 #include "base/file.h"
 #include "base/xxhash.h"
+#include "formats/dataset/row.h"
 
 namespace snug {
 
@@ -33,6 +35,7 @@ struct SampleTotals {
   int64_t samples = 0, ids = 0;
   int64_t supervised = 0;          // ids that are learned and are not the first of their sample
   int64_t rows = 0, bad_rows = 0;  // of the data: read, and of them skipped
+  int64_t began_with_answer = 0;   // conversations, as ChatRow has it
 };
 
 // Where a reader of rows stands, in its own terms.
@@ -57,9 +60,9 @@ class SampleWriter {
   // The sample of one row. An empty `supervised` stands for all of `ids`. A document may be cut, another sample is one piece. `next` is
   // where the following row begins.
   void add(std::span<const int32_t> ids, const std::vector<bool>& supervised, bool is_document,
-           const RowCursor& next = {});
-  // Rows that were skipped; behind the last sample, or before the next one.
-  void add_bad_rows(int64_t count);
+           const RowCursor& next = {}, bool began_with_answer = false);
+  // Rows behind the last sample. The first SkippedRows::kMostMessages messages are kept, 1,000 bytes of each.
+  void add_bad_rows(const SkippedRows& rows);
 
   // Gives the file its name. The totals of all of it.
   SampleTotals finish();
@@ -80,6 +83,8 @@ class SampleWriter {
   std::vector<uint32_t> lengths_;
   std::vector<uint64_t> mask_;
   std::vector<std::byte> ids_;
+  std::string messages_;
+  size_t message_count_ = 0;  // of the whole file
 
   friend class SampleFile;
 };
@@ -106,6 +111,8 @@ class SampleFile {
 
   const std::string& path() const { return file_.path(); }
   const SampleTotals& totals() const { return totals_; }
+  // What was wrong with the first rows that were skipped.
+  const std::vector<std::string>& bad_rows() const { return bad_rows_; }
 
   // Every sample in order. Memory: lengths and mask of one segment.
   void visit(const std::function<void(const StoredSample&)>& visit) const;
@@ -132,6 +139,7 @@ class SampleFile {
   InputFile file_;
   int64_t vocabulary_, id_bytes_ = 4;
   SampleTotals totals_;
+  std::vector<std::string> bad_rows_;
   std::vector<Segment> segments_;
 };
 

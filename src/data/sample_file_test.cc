@@ -29,7 +29,7 @@ void add(SampleWriter& writer, const Sample& sample, bool is_document) {
 void add_rows(SampleWriter& writer, uint32_t begin, uint32_t end, int64_t vocabulary) {
   for (uint32_t i = begin; i < end; ++i) {
     if (i % 10 == 9)
-      writer.add_bad_rows(1);
+      writer.add_bad_rows({.count = 1, .messages = {fmt::format("row {}", i)}});
     else
       add(writer, sample_of(i, vocabulary), i % 2 == 0);
   }
@@ -59,6 +59,7 @@ TEST_P(Widths, GivesBackWhatWasWritten) {
   ASSERT_NE(file, nullptr);
   EXPECT_EQ(file->totals().ids, written.ids);
   EXPECT_EQ(file->totals().supervised, written.supervised);
+  EXPECT_EQ(file->totals().bad_rows, 10);
   int64_t first = 0, supervised = 0, visited = 0;
   uint32_t row = 0;
   file->visit([&](const StoredSample& stored) {
@@ -122,9 +123,9 @@ TEST(SampleWriter, GoesOnBehindTheLastWholeSegment) {
   const auto write = [&](SampleWriter& writer, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       if (i % 5 == 4)
-        writer.add_bad_rows(1);
+        writer.add_bad_rows({.count = 1, .messages = {fmt::format("row {}", i)}});
       else
-        writer.add(row, {}, false, {7, i + 1, 0});
+        writer.add(row, {}, false, {7, i + 1, 0}, i % 4 == 0);
   };
   {
     SampleWriter writer(whole, kKey, 100);
@@ -153,6 +154,37 @@ TEST(SampleWriter, GoesOnBehindTheLastWholeSegment) {
   { SampleWriter(path, kKey, 100).add(row, {}, false); }
   const SampleWriter other(path, {1, 3}, 100);
   EXPECT_EQ(other.kept().rows, 0);
+}
+
+// Of a file that is written in one go and of one that was begun by a process that was killed: see the test above.
+TEST(SampleFile, KeepsTheFirstMessages) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  const std::vector<int32_t> row(300000, 5);
+  const auto write = [&](SampleWriter& writer, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      writer.add_bad_rows({.count = 2, .messages = {fmt::format("{}\n{}", i, std::string(2000, 'x')), ""}});
+      writer.add(row, {}, false, {0, i + 1, 0}, i % 2 == 0);
+    }
+  };
+  {
+    SampleWriter writer(path, kKey, 100);
+    write(writer, 0, 5);  // four are a segment
+  }
+  SampleWriter writer(path, kKey, 100);
+  EXPECT_EQ(writer.kept().samples, 4);
+  EXPECT_EQ(writer.kept().began_with_answer, 2);
+  write(writer, 4, 9);
+  writer.finish();
+  const auto file = open_whole(path, 100);
+  EXPECT_EQ(file->totals().bad_rows, 18);
+  EXPECT_EQ(file->totals().began_with_answer, 5);
+  std::vector<std::string> expected;
+  for (int i = 0; i < 5; ++i) {
+    expected.push_back(fmt::format("{} {}", i, std::string(998, 'x')));
+    expected.emplace_back();
+  }
+  EXPECT_EQ(file->bad_rows(), expected);
 }
 
 TEST(SampleFile, WhatIsBrokenIsNotOpened) {

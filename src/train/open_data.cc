@@ -11,7 +11,6 @@
 #include "base/errors.h"
 #include "base/xxhash.h"
 #include "data/encode_row.h"
-#include "data/stream_windows.h"
 #include "data/tokenized_text.h"
 #include "formats/byte_tokenizer.h"
 #include "formats/chat_template/chat_template.h"
@@ -60,7 +59,8 @@ std::unique_ptr<const Tokenizer> byte_tokenizer() {
 }
 
 bool may_be_conversations(DatasetFormat format) {
-  return is_row_format(format) && format != DatasetFormat::kJsonText && format != DatasetFormat::kTokens;
+  return format == DatasetFormat::kMessages || format == DatasetFormat::kShareGpt ||
+         format == DatasetFormat::kPromptCompletion || format == DatasetFormat::kAlpaca;
 }
 
 // "alpaca, messages".
@@ -129,40 +129,12 @@ class Opener {
   void tell(std::string_view note) const {
     if (watch_.note) watch_.note(note);
   }
-  const Tokenizer& any_tokenizer() {
-    if (tokenizer_ != nullptr) return *tokenizer_;
-    if (!bytes_) bytes_ = byte_tokenizer();
-    return *bytes_;
-  }
 
   std::shared_ptr<const SampleFile> open_rows(const std::vector<DataFile>& files, DataReport& report) {
     return prepare_rows(files, options_, directory_, vocabulary_, tokenizer_, cache(), watch_, report);
   }
-
-  JoinedStream open_stream(const std::vector<DataFile>& files, DataReport& report) {
-    const TokenDType dtype = options_.token_dtype.empty() ? default_token_dtype(vocabulary_)
-                                                          : parse_token_dtype(options_.token_dtype).value();
-    std::vector<std::shared_ptr<const TokenStream>> streams;
-    for (const DataFile& file : files) {
-      if (file.format == DatasetFormat::kShards)
-        streams.push_back(open_token_shard(file.path, dtype, vocabulary_));
-      else if (tokenizer_ == nullptr && is_text_path(file.path))
-        streams.push_back(open_text(file.path, vocabulary_));
-      else
-        streams.push_back(open_tokenized_text(
-            {.path = file.path,
-             .tokenizer = any_tokenizer(),
-             .tokenizer_print = tokenizer_print(directory_, tokenizer_ == nullptr),
-             .end_of_text = tokenizer_ == nullptr ? kEndOfTextId : end_of_text_id(directory_, *tokenizer_),
-             .vocabulary = vocabulary_},
-            cache(), [&](const PreparationProgress& progress) {
-              if (watch_.progress) watch_.progress(file.path, progress);
-            }));
-    }
-    report.files = static_cast<int64_t>(files.size());
-    report.format = formats_of(files);
-    report.is_stream = true;
-    return JoinedStream(std::move(streams));
+  JoinedStream open_stream(const std::vector<DataFile>& files, DataReport& report) const {
+    return snug::open_stream(files, options_, directory_, vocabulary_, tokenizer_, watch_, report);
   }
 
   std::unique_ptr<Windows> windows_of(JoinedStream stream, const std::vector<DataFile>& files,
@@ -202,7 +174,6 @@ class Opener {
   const Tokenizer* tokenizer_;
   const DataWatch& watch_;
   std::optional<SampleCache> cache_;
-  std::unique_ptr<const Tokenizer> bytes_;
 };
 
 }  // namespace
@@ -257,6 +228,7 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
     chat = options.chat_template.empty() ? load_chat_template(directory.path())
                                          : choose_chat_template(directory.path(), options.chat_template);
   if (chat) encoding.chat_template = &*chat;
+  encoding.variables = template_variables(options);
   const DatasetOptions reading{.has_chat_template = chat.has_value(),
                                .text_field = options.text_field,
                                .skip_bad_rows = options.skip_bad_rows};
@@ -269,18 +241,19 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
                             options.train_on_inputs, options.special_as_text, options.skip_bad_rows));
   key.add_field(options.text_field);
   key.add_field(chat ? chat->source() : "");
+  key.add_field(encoding.variables.dump());
   for (const DataFile& file : files) {
     key.add_field(dataset_format_name(file.format));
+    key.add_field(to_string(file.names));
     add_file(key, file.path);
   }
 
-  BadRows bad;
   const SampleCache::Found found = cache.find(key.value(), vocabulary, [&](SampleWriter& writer) {
     DatasetReader reader(files, reading);
     if (const auto& from = writer.kept_until()) reader.seek({(*from)[0], (*from)[1], (*from)[2]});
     Preparation preparation;
     preparation.next = [&] { return reader.next(); };
-    preparation.skipped = [&] { return reader.skipped().count; };
+    preparation.take_skipped = [&] { return reader.take_skipped(); };
     preparation.bytes_read = [&] { return reader.bytes_read(); };
     preparation.all_bytes = reader.total_bytes();
     preparation.encoder = [&]() -> EncodeRow {
@@ -292,24 +265,57 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
     preparation.progress = [&](const PreparationProgress& progress) {
       if (watch.progress) watch.progress(files.front().path, progress);
     };
-    bad = prepare_samples(writer, preparation);
-    bad.insert(bad.begin(), reader.skipped().messages.begin(), reader.skipped().messages.end());
-    if (const int64_t dropped = reader.leading_turns_dropped(); dropped > 0 && watch.note)
-      watch.note(fmt::format(
-          "{} conversations begin with a turn of the assistant, which answers nothing: it was left out",
-          with_commas(dropped)));
+    prepare_samples(writer, preparation);
   });
   report.format = formats_of(files);
   report.files = static_cast<int64_t>(files.size());
   report.totals = found.samples->totals();
   report.was_prepared = found.was_there;
-  report.bad_rows = std::move(bad);
+  report.bad_rows = found.samples->bad_rows();
   if (report.totals.samples == 0)
     throw_user(ExitCode::kBadFile, "{}: {} of {} rows could not be read; none is left{}{}",
                files.front().path, report.totals.bad_rows, report.totals.rows,
                report.bad_rows.empty() ? "" : ". The first: ",
                report.bad_rows.empty() ? "" : report.bad_rows.front());
   return found.samples;
+}
+
+JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& options,
+                         const ModelDirectory& directory, int64_t vocabulary, const Tokenizer* tokenizer,
+                         const DataWatch& watch, DataReport& report) {
+  const TokenDType dtype = options.token_dtype.empty() ? default_token_dtype(vocabulary)
+                                                       : parse_token_dtype(options.token_dtype).value();
+  std::optional<SampleCache> cache;  // bytes and shards need none
+  std::unique_ptr<const Tokenizer> bytes;
+  std::vector<std::shared_ptr<const TokenStream>> streams;
+  for (const DataFile& file : files) {
+    if (file.format == DatasetFormat::kShards) {
+      streams.push_back(open_token_shard(file.path, dtype, vocabulary));
+      continue;
+    }
+    if (tokenizer == nullptr && is_text_path(file.path)) {
+      streams.push_back(open_text(file.path, vocabulary));
+      continue;
+    }
+    if (!cache)
+      cache.emplace(data_cache_directory(options), [&](std::string_view note) {
+        if (watch.note) watch.note(note);
+      });
+    if (tokenizer == nullptr && !bytes) bytes = byte_tokenizer();
+    streams.push_back(open_tokenized_text(
+        {.path = file.path,
+         .tokenizer = tokenizer != nullptr ? *tokenizer : *bytes,
+         .tokenizer_print = tokenizer_print(directory, tokenizer == nullptr),
+         .end_of_text = tokenizer == nullptr ? kEndOfTextId : end_of_text_id(directory, *tokenizer),
+         .vocabulary = vocabulary},
+        *cache, [&](const PreparationProgress& progress) {
+          if (watch.progress) watch.progress(file.path, progress);
+        }));
+  }
+  report.files = static_cast<int64_t>(files.size());
+  report.format = formats_of(files);
+  report.is_stream = true;
+  return JoinedStream(std::move(streams));
 }
 
 RunData open_run_data(const RunFiles& files, const RunOptions& options, const ModelDirectory& directory,
@@ -337,6 +343,11 @@ std::string data_lines(std::string_view title, const DataReport& report, int64_t
     text += fmt::format("{}{} of {} rows skipped because they are broken\n", indent,
                         with_commas(report.totals.bad_rows), with_commas(report.totals.rows));
   for (const std::string& row : report.bad_rows) text += fmt::format("{}  {}\n", indent, row);
+  if (report.totals.began_with_answer > 0)
+    text += fmt::format(
+        "{}{} conversations begin with the assistant, which answers nothing there: what stands before the "
+        "first question is left out\n",
+        indent, with_commas(report.totals.began_with_answer));
   if (windows.truncated > 0)
     text +=
         fmt::format("{}{} samples truncated to {} positions (the longest has {}): {} learned tokens lost\n",

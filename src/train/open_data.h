@@ -15,6 +15,7 @@
 #include "data/prepare_samples.h"
 #include "data/sample_cache.h"
 #include "data/sample_windows.h"
+#include "data/stream_windows.h"
 #include "formats/dataset/data_files.h"
 #include "formats/model_directory.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -39,9 +40,8 @@ struct DataReport {
   int64_t tokens = 0;  // of the stream, or of the samples that were chosen
   // Of rows: what the files hold, training and validation parts together
   SampleTotals totals;
-  bool was_prepared = false;  // by an earlier run
-  std::vector<std::string>
-      bad_rows;  // what was wrong with the first ones that were skipped, where they were read now
+  bool was_prepared = false;          // by an earlier run
+  std::vector<std::string> bad_rows;  // what was wrong with the first ones that were skipped
   WindowsReport windows;
 };
 // Some lines for people, the first beginning with `title`, each ended.
@@ -69,6 +69,11 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
                                                const ModelDirectory& directory, int64_t vocabulary,
                                                const Tokenizer* tokenizer, const SampleCache& cache,
                                                const DataWatch& watch, DataReport& report);
+
+// The stream of text and shard files; of snug data inspect too. All as above.
+JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& options,
+                         const ModelDirectory& directory, int64_t vocabulary, const Tokenizer* tokenizer,
+                         const DataWatch& watch, DataReport& report);
 
 // Where prepared data lie: options.data_cache, else the directory "data" in the user's cache, else in the system's directory for temporary files.
 std::string data_cache_directory(const RunOptions& options);

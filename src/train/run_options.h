@@ -45,10 +45,11 @@ struct RunOptions {
   std::vector<std::string> train_file, validation_file;  // files, folders, patterns
   std::optional<DatasetFormat> dataset_format;           // none: by a file's ending and its first row
   std::string text_field;                                // of json_text rows; empty: text or content
-  double validation_split = 0;   // held out of train_file: below 1 a share, else that many rows
-  std::string chat_template;     // a built-in template or a file; empty: the model's own
-  bool train_on_inputs = false;  // learn prompts and the turns of users as well
-  bool special_as_text = false;  // special tokens that a text spells out stay text
+  double validation_split = 0;       // held out of train_file: below 1 a share, else that many rows
+  std::string chat_template;         // a built-in template or a file; empty: the model's own
+  std::string chat_template_kwargs;  // its variables in every conversation, an object of JSON; empty: none
+  bool train_on_inputs = false;      // learn prompts and the turns of users as well
+  bool special_as_text = false;      // special tokens that a text spells out stay text
   bool skip_bad_rows = false;
   Packing packing = Packing::kAuto;
   std::string data_cache;  // where prepared data lie; empty: in the user's cache
@@ -58,7 +59,8 @@ struct RunOptions {
   bool shuffle = true;
 
   // Batch and length of the run
-  static constexpr int64_t kAuto = 0;       // of per_device_train_batch_size: a divisor of global_batch_size that the planner chooses
+  static constexpr int64_t kAuto =
+      0;  // of per_device_train_batch_size: a divisor of global_batch_size that the planner chooses
   int64_t per_device_train_batch_size = 8, per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 0;  // 0: what global_batch_size needs; without one 1
   int64_t global_batch_size = 0;            // windows of one update; 0: batch times accumulation
@@ -79,7 +81,8 @@ struct RunOptions {
   RecomputePolicy recompute{.kind = RecomputePolicy::Kind::kOptimal};
   Allowed allow;                                    // beyond exact choices
   std::optional<UpdatePlacement> update_placement;  // none: the planner chooses
-  int64_t head_chunk_rows = 0;                      // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
+  int64_t head_chunk_rows =
+      0;  // of logits at a time; 0: kHeadChunkRows, or the planner's where it may reassociate
   // That an MLP works on at a time; 0: all. None: all, or the planner's where it may reassociate.
   std::optional<int64_t> mlp_chunk_rows;
   // None: split with bf16, full with fp16. kNone: with bf16 and allow no_master_weights only.
@@ -97,8 +100,8 @@ struct RunOptions {
 
   // Generation
   std::string prompt;
-  bool chat = false;          // the prompt is a user's turn
-  std::string system;         // the system message before it
+  bool chat = false;                   // the prompt is a user's turn
+  std::string system;                  // the system message before it
   std::vector<int32_t> prompt_tokens;  // instead of `prompt`: for models whose tokenizer Snug does not read
   int64_t max_new_tokens = 200, top_k = 50;
   double temperature = 1, top_p = 1;

@@ -17,8 +17,10 @@ std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const
   std::unique_ptr<const Tokenizer> tokenizer = Tokenizer::load(directory);
   if (const int32_t largest = tokenizer->largest_id(); largest >= model.vocabulary)
     throw_user(ExitCode::kBadFile,
-               "{}: {} has id {}; expected ids below the model's vocab_size ({}): tokenizer and model do not belong together",
-               tokenizer->spec().file, quote_json(Json(std::string(tokenizer->id_to_token(largest).value_or("")))), largest,
+               "{}: {} has id {}; expected ids below the model's vocab_size ({}): tokenizer and model do not "
+               "belong together",
+               tokenizer->spec().file,
+               quote_json(Json(std::string(tokenizer->id_to_token(largest).value_or("")))), largest,
                model.vocabulary);
   return tokenizer;
 }
@@ -45,14 +47,31 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
   return ids;
 }
 
+Json template_variables(const RunOptions& options) {
+  if (options.chat_template_kwargs.empty()) return {};
+  Json variables;
+  try {
+    variables = parse_json(options.chat_template_kwargs, "chat_template_kwargs");
+  } catch (const UserError& error) {
+    throw_user(ExitCode::kUsage, "{}", error.what());
+  }
+  if (const auto wrong = wrong_variables(variables))
+    throw_user(ExitCode::kUsage, "chat_template_kwargs {}", *wrong);
+  return variables;
+}
+
 ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer) {
   const ChatTemplate chat = choose_chat_template(options.model, options.chat_template);
   Json messages = Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
-  const std::string text = chat.render({.messages = messages, .add_generation_prompt = true}).text;
-  const auto encode = [&](const std::string& part) { return tokenizer != nullptr ? tokenizer->encode(part, false) : encode_bytes(part); };
-  ChatPrompt prompt{.ids = encode(text), .end_of_turn = chat.end_of_turn(), .end_id = std::nullopt};
+  const Json variables = template_variables(options);
+  const std::string text =
+      chat.render({.messages = messages, .add_generation_prompt = true, .variables = variables}).text;
+  const auto encode = [&](const std::string& part) {
+    return tokenizer != nullptr ? tokenizer->encode(part, false) : encode_bytes(part);
+  };
+  ChatPrompt prompt{.ids = encode(text), .end_of_turn = chat.end_of_turn(variables), .end_id = std::nullopt};
   if (prompt.ids.empty()) throw_user(ExitCode::kBadFile, "{}: writes nothing for a user's turn", chat.name());
   if (tokenizer != nullptr) {
     // Of several tokens ("<|end|>\n<|endoftext|>") the first one ends the answer, when it stands for nothing else.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
 #include "formats/model_directory.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "models/model.h"
@@ -23,6 +24,9 @@ std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tok
 // The prompt's ids, with what the tokenizer puts before a text and without what it puts behind.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt);
 
+// options.chat_template_kwargs as an object, or null where there are none. Throws UserError(kUsage).
+Json template_variables(const RunOptions& options);
+
 // A question to a chat model.
 struct ChatPrompt {
   std::vector<int32_t> ids;  // of the rendered conversation; never empty
@@ -31,9 +35,9 @@ struct ChatPrompt {
   std::optional<int32_t> end_id;
 };
 
-// options.prompt as the user's turn behind options.system, rendered by options.chat_template and encoded as it stands: the template has
-// written the special tokens. `tokenizer`: null for Snug's byte tokenizer. Throws UserError for a template that is missing, broken, or
-// refuses the conversation.
+// options.prompt as the user's turn behind options.system, rendered by options.chat_template with its variables and encoded as it stands:
+// the template has written the special tokens. `tokenizer`: null for Snug's byte tokenizer. Throws UserError for a template that is
+// missing, broken, or refuses the conversation.
 ChatPrompt chat_prompt(const RunOptions& options, const Tokenizer* tokenizer);
 
 }  // namespace snug

@@ -17,6 +17,10 @@ std::string fixture(const std::string& name) {
   return std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/tokenizers/" + name;
 }
 
+constexpr const char* kChatMl =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 class ChatProgram : public testing::Test {
  protected:
   static std::string expect_done(const std::vector<std::string>& arguments) {
@@ -60,10 +64,7 @@ TEST_F(ChatProgram, PrintsTheAnswerUpToTheEndOfTheTurn) {
   const std::string out =
       trained(model, "<|im_start|>user\nPing<|im_end|>\n<|im_start|>assistant\nPong!<|im_end|>\n", "120");
   EXPECT_EQ(expect_done(asks(out, {"--chat", "--chat_template", "chatml"})), "Pong!\n");
-  write_text(
-      out + "/chat_template.jinja",
-      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
-      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+  write_text(out + "/chat_template.jinja", kChatMl);
   EXPECT_EQ(expect_done(asks(out, {"--chat"})), "Pong!\n");
   EXPECT_THAT(expect_done(asks(out, {})), testing::StartsWith("Ping"));
   write_text(
@@ -72,6 +73,11 @@ TEST_F(ChatProgram, PrintsTheAnswerUpToTheEndOfTheTurn) {
   expect_done(asks(out, {"--chat"}));
   expect_refusal(asks(out, {"--chat", "--system", "pirates"}), 3,
                  {"chat_template.jinja:1: the template refuses the conversation: no pirates"});
+  // Variables reach the template, also where it is asked how a turn ends.
+  write_text(out + "/chat_template.jinja",
+             "{% if not mood %}{{ raise_exception('no mood') }}{% endif %}" + std::string(kChatMl));
+  EXPECT_EQ(expect_done(asks(out, {"--chat", "--chat_template_kwargs", R"({"mood": "good"})"})), "Pong!\n");
+  expect_refusal(asks(out, {"--chat"}), 3, {"no mood"});
 }
 
 TEST_F(ChatProgram, EndsOfTurnsMayBeText) {
@@ -115,6 +121,8 @@ TEST_F(ChatProgram, RefusesWhatDoesNotGoTogether) {
   const std::string model = make_model(here_ / "model", llama_json());
   expect_refusal(asks(model, {"--system", "x"}), 2, {"--system is given without --chat"});
   expect_refusal(asks(model, {"--chat_template", "chatml"}), 2, {"--chat_template is given without --chat"});
+  expect_refusal(asks(model, {"--chat_template_kwargs", "{}"}), 2,
+                 {"--chat_template_kwargs is given without --chat"});
   expect_refusal({"generate", "--model", model, "--prompt_tokens", "1", "--chat"}, 2,
                  {"--chat and --prompt_tokens are both given"});
   const std::string other = make_model(here_ / "other", llama_json({.vocabulary = 640}));

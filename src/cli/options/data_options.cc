@@ -12,8 +12,9 @@ std::vector<OptionInfo> data_options() {
            {.commands = kTraining | kDataInspect,
             .positional = kDataInspect,
             .help = "Data (docs/data.md): text, rows of JSON (text, Alpaca, ShareGPT, messages, prompt and "
-                    "completion, tokens), plain, .gz or .zst, or token shards (nanoGPT raw, llm.c). A file, "
-                    "a folder or a pattern; several separated by commas or by repeating the option."}),
+                    "completion, segments, tokens), plain, .gz or .zst, or token shards (nanoGPT raw, "
+                    "llm.c). A file, a folder, a pattern or DIR/dataset_info.json#NAME; several separated by "
+                    "commas or by repeating the option."}),
        files("validation_file", &RunOptions::validation_file,
              {.commands = kTraining | kEval, .help = "The same, for evaluation loss."}),
        real("validation_split", &RunOptions::validation_split, 0, 1e15,
@@ -24,8 +25,9 @@ std::vector<OptionInfo> data_options() {
        OptionInfo{.name = "dataset_format",
                   .value = "NAME",
                   .commands = kTraining | kEval | kDataInspect,
-                  .help = "What the files hold: text, shards, json_text, alpaca, sharegpt, messages, "
-                          "prompt_completion or tokens. Default: what their endings and their first row say.",
+                  .help = fmt::format(
+                      "What the files hold: {}. Default: what their endings and their first row say.",
+                      dataset_format_names()),
                   .set =
                       [](ProgramOptions& o, const std::string& value) {
                         if (value.empty()) {
@@ -34,10 +36,7 @@ std::vector<OptionInfo> data_options() {
                         }
                         o.run.dataset_format = parse_dataset_format(value);
                         if (!o.run.dataset_format)
-                          refuse(
-                              "found \"{}\"; expected one of text, shards, json_text, alpaca, sharegpt, "
-                              "messages, prompt_completion, tokens",
-                              value);
+                          refuse("found \"{}\"; expected one of {}", value, dataset_format_names());
                       },
                   .get =
                       [](const ProgramOptions& o) {
@@ -57,6 +56,12 @@ std::vector<OptionInfo> data_options() {
              .help = "What conversations are written with (of generate: with --chat): alpaca, chatml, gemma, "
                      "llama3, mistral, phi3, vicuna, zephyr, or a Jinja file (docs/chat_templates.md). "
                      "Default: the model's own (chat_template.jinja, tokenizer_config.json)."}),
+       text("chat_template_kwargs", &RunOptions::chat_template_kwargs,
+            {.value = "JSON",
+             .commands = kTraining | kEval | kDataInspect | kGenerate,
+             .help =
+                 "Variables of the chat template, as an object: '{\"enable_thinking\": false}'. A row's own "
+                 "chat_template_kwargs go before them."}),
        boolean("train_on_inputs", &RunOptions::train_on_inputs,
                {.commands = kTraining | kEval | kDataInspect,
                 .help = "Learn prompts and all turns of a conversation as well, not only completions and the "
@@ -87,7 +92,7 @@ std::vector<OptionInfo> data_options() {
        choice(
            "token_dtype", &RunOptions::token_dtype, {{"", ""}, {"uint16", "uint16"}, {"uint32", "uint32"}},
            {.value = "TYPE",
-            .commands = kTraining | kEval,
+            .commands = kTraining | kEval | kDataInspect,
             .help = "uint16 or uint32 for raw shards. Default: uint16 up to 65,536 tokens of vocabulary."}),
        integer("max_length", &RunOptions::max_length, 0,
                {.aliases = {"max_seq_length", "sequence_len", "cutoff_len", "block_size"},

@@ -2,6 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/errors.h"
 #include "formats/chat_template/conversation.h"
 #include "formats/chat_template/locate.h"
@@ -22,6 +25,43 @@ const Json& no_json() {
 }
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Data> data) : data_(std::move(data)) {}
+
+std::optional<std::string> wrong_variables(const Json& variables) {
+  // Variables that a render sets; arguments of transformers' apply_chat_template; its special tokens.
+  constexpr std::array<std::string_view, 23> kReserved = {"messages",
+                                                          "tools",
+                                                          "add_generation_prompt",
+                                                          "conversation",
+                                                          "conversations",
+                                                          "chat_template",
+                                                          "continue_final_message",
+                                                          "tokenize",
+                                                          "padding",
+                                                          "truncation",
+                                                          "max_length",
+                                                          "return_tensors",
+                                                          "return_dict",
+                                                          "return_assistant_tokens_mask",
+                                                          "tokenizer_kwargs",
+                                                          "bos_token",
+                                                          "eos_token",
+                                                          "unk_token",
+                                                          "sep_token",
+                                                          "pad_token",
+                                                          "cls_token",
+                                                          "mask_token",
+                                                          "additional_special_tokens"};
+  constexpr size_t kMostNames = 100;
+  if (!variables.is_object())
+    return fmt::format("is {}; expected an object of the chat template's variables", quote_json(variables));
+  if (variables.size() > kMostNames)
+    return fmt::format("has {} names; expected at most {}", variables.size(), kMostNames);
+  for (const auto& [name, value] : variables.items())
+    if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end())
+      return fmt::format("sets {}; expected variables of the chat template that have no value without it",
+                         name);
+  return std::nullopt;
+}
 
 ChatTemplate ChatTemplate::parse(std::string source, std::string name, Json variables) {
   for (size_t at = 0; at < source.size();) {
@@ -53,12 +93,12 @@ RenderedChat ChatTemplate::render(const ChatInput& input) const {
   return result;
 }
 
-std::string ChatTemplate::end_of_turn() const {
+std::string ChatTemplate::end_of_turn(const Json& variables) const {
   // Words that no template writes by itself.
   static constexpr std::string_view kAnswer = "snug-answer";
   const Json messages = Json::array(
       {{{"role", "user"}, {"content", "snug-question"}}, {{"role", "assistant"}, {"content", kAnswer}}});
-  const ChatInput input{.messages = messages, .locate_assistant = true};
+  const ChatInput input{.messages = messages, .variables = variables, .locate_assistant = true};
   try {
     jinja::Conversation conversation(data_->tree, data_->name, data_->source.size(), data_->variables, input);
     const jinja::Rendered whole = conversation.render(2, false);

@@ -32,13 +32,18 @@ struct ChatInput {
   const Json& messages;           // an array of objects with `role`, `content`, …: at least one
   const Json& tools = no_json();  // null, or an array of objects
   bool add_generation_prompt = false;
-  // More variables of the template (an object), over those of the template itself: enable_thinking, date_string, …
+  // More variables of the template (null, or an object that wrong_variables() finds nothing wrong with), over those of the template
+  // itself: enable_thinking, date_string, …
   const Json& variables = no_json();
   // What strftime_now formats, as YYYY-MM-DD (midnight). The default is the day that Llama 3's templates name themselves where nothing tells
   // them the date.
   std::string_view date = "2024-07-26";
   bool locate_assistant = false;  // fill RenderedChat::assistant
 };
+
+// What is wrong with an object of variables from outside, as "is 5 (number); expected …"; none where nothing is. It may not have the names
+// that apply_chat_template sets or takes for itself (messages, tools, add_generation_prompt, …), nor those of special tokens.
+std::optional<std::string> wrong_variables(const Json& variables);
 
 // Bytes [begin, end) of a text.
 struct TextSpan {
@@ -71,8 +76,8 @@ class ChatTemplate {
   RenderedChat render(const ChatInput& input) const;
 
   // What the template writes behind an assistant's words, without white space around it: "<|im_end|>", "</s>". Empty where a short
-  // conversation does not show it.
-  std::string end_of_turn() const;
+  // conversation does not show it. `variables` as in ChatInput.
+  std::string end_of_turn(const Json& variables = no_json()) const;
 
  private:
   struct Data;

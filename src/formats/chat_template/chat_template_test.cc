@@ -223,9 +223,11 @@ TEST(ChatTemplate, ErrorsNameFileAndLine) {
 }
 
 TEST(ChatTemplate, CapitalsAreThoseOfPython) {
-  EXPECT_EQ(render("{{ 'ẖ ᾀ ὐ ΐ ᾷ ﬃ ß ŉ ǆ'|upper }}"), "H\u0331 ἈΙ Υ\u0313 \u0399\u0308\u0301 Α\u0342Ι FFI SS ʼN Ǆ");
+  EXPECT_EQ(render("{{ 'ẖ ᾀ ὐ ΐ ᾷ ﬃ ß ŉ ǆ'|upper }}"),
+            "H\u0331 ἈΙ Υ\u0313 \u0399\u0308\u0301 Α\u0342Ι FFI SS ʼN Ǆ");
   EXPECT_EQ(render("{{ 'ᾀ ᾲ ﬃ ß ǆ ǅ'.title() }}"), "ᾈ Ὰ\u0345 Ffi Ss ǅ ǅ");
-  EXPECT_EQ(render("{{ 'ᎠẞςİſΣ'.casefold() }} {{ 'aÉǅ'.swapcase() }} {{ 'ΟΔΟΣ İ'|lower }}"), "Ꭰssσi\u0307sσ Aéǅ οδος i\u0307");
+  EXPECT_EQ(render("{{ 'ᎠẞςİſΣ'.casefold() }} {{ 'aÉǅ'.swapcase() }} {{ 'ΟΔΟΣ İ'|lower }}"),
+            "Ꭰssσi\u0307sσ Aéǅ οδος i\u0307");
 }
 
 TEST(ChatTemplate, MessagesAreChecked) {
@@ -328,6 +330,20 @@ TEST(ChatTemplateBounds, ValuesThatHoldThemselvesAreFreed) {
   expect_refusal("values are nested",
                  "{% set n = namespace() %}{% for i in range(20000) %}{% for j in [n.l] %}{% set n.l = loop "
                  "%}{% endfor %}{% endfor %}");
+}
+
+TEST(ChatTemplate, SomeNamesAreNotForVariablesFromOutside) {
+  EXPECT_EQ(
+      wrong_variables({{"enable_thinking", false}, {"documents", Json::array()}, {"date_string", "today"}}),
+      std::nullopt);
+  EXPECT_EQ(wrong_variables(Json::object()), std::nullopt);
+  EXPECT_EQ(wrong_variables(5), "is 5 (number); expected an object of the chat template's variables");
+  for (const std::string name : {"messages", "add_generation_prompt", "tokenize", "bos_token"})
+    EXPECT_THAT(wrong_variables({{"a", 1}, {name, 1}}).value(),
+                testing::StartsWith("sets " + name + "; expected"));
+  Json many = Json::object();
+  for (int i = 0; i < 101; ++i) many[std::to_string(i)] = i;
+  EXPECT_EQ(wrong_variables(many), "has 101 names; expected at most 100");
 }
 
 TEST(ChatTemplateBounds, LongConversationsAreLinear) {

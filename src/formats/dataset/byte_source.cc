@@ -2,8 +2,10 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +17,6 @@ namespace {
 
 constexpr std::string_view kGzipMagic = "\x1F\x8B";
 constexpr std::string_view kZstdMagic = "\x28\xB5\x2F\xFD";
-constexpr int kLargestWindowLog =
-    27;  // 128 MiB, the format's own limit for decoders that were told nothing else
 
 class PlainSource : public ByteSource {
  public:
@@ -124,7 +124,7 @@ class ZstdSource : public PackedSource {
  public:
   explicit ZstdSource(PlainSource file) : PackedSource(std::move(file)), stream_(ZSTD_createDCtx()) {
     require(stream_ != nullptr, "zstd refuses to begin");
-    ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kLargestWindowLog);
+    ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, std::bit_width<uint64_t>(kMostWindowBytes) - 1);
   }
   ~ZstdSource() override { ZSTD_freeDCtx(stream_); }
   ZstdSource(const ZstdSource&) = delete;
@@ -140,6 +140,12 @@ class ZstdSource : public PackedSource {
       ZSTD_inBuffer from = {.src = buffer_.data(), .size = filled_, .pos = used_};
       const size_t before = to.pos;
       const size_t result = ZSTD_decompressStream(stream_, &to, &from);
+      if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+        throw_user(ExitCode::kBadFile,
+                   "{}: takes a window of more than {} MiB to read; expected at most that. Compress it again "
+                   "without "
+                   "--long and --ultra: zstd -dc --long=31 {} | zstd -o NEW.zst",
+                   path(), kMostWindowBytes >> 20, file_name(path()));
       if (ZSTD_isError(result)) broken(ZSTD_getErrorName(result));
       within_frame_ = result != 0;
       if (from.size == 0 && to.pos == before && within_frame_) truncated();

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "formats/dataset/byte_source.h"
+#include "formats/dataset/dataset_info.h"
 #include "formats/dataset/json_cursor.h"
 #include "formats/dataset/parse_row.h"
 #include "formats/dataset/row_splitter.h"
@@ -17,7 +18,7 @@
 namespace snug {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, DatasetFormat>, 8> kFormats = {{
+constexpr std::array<std::pair<std::string_view, DatasetFormat>, 9> kFormats = {{
     {"text", DatasetFormat::kText},
     {"shards", DatasetFormat::kShards},
     {"json_text", DatasetFormat::kJsonText},
@@ -25,6 +26,7 @@ constexpr std::array<std::pair<std::string_view, DatasetFormat>, 8> kFormats = {
     {"sharegpt", DatasetFormat::kShareGpt},
     {"messages", DatasetFormat::kMessages},
     {"prompt_completion", DatasetFormat::kPromptCompletion},
+    {"segments", DatasetFormat::kSegments},
     {"tokens", DatasetFormat::kTokens},
 }};
 
@@ -145,6 +147,14 @@ std::vector<std::string> match_pattern(const std::string& pattern) {
   return files;
 }
 
+// FILE.json and NAME of FILE.json#NAME.
+std::optional<std::pair<std::string, std::string>> described_dataset(const std::string& path) {
+  const size_t mark = path.rfind(".json#");
+  if (mark == std::string::npos || file_exists(path)) return std::nullopt;
+  const size_t end = mark + std::string_view(".json").size();
+  return std::pair(path.substr(0, end), path.substr(end + 1));
+}
+
 std::vector<std::string> expand(const std::string& path) {
   if (file_exists(path)) return {path};
   if (directory_exists(path)) {
@@ -205,6 +215,12 @@ std::string_view dataset_format_name(DatasetFormat format) {
   return kFormats[static_cast<size_t>(format)].first;
 }
 
+std::string dataset_format_names() {
+  std::string names;
+  for (const auto& [name, format] : kFormats) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
+}
+
 bool is_row_format(DatasetFormat format) {
   return format != DatasetFormat::kText && format != DatasetFormat::kShards;
 }
@@ -212,19 +228,34 @@ bool is_row_format(DatasetFormat format) {
 std::vector<DataFile> find_data_files(std::span<const std::string> paths,
                                       std::optional<DatasetFormat> forced) {
   std::vector<DataFile> files;
-  for (const std::string& path : paths)
-    for (std::string& file : expand(path)) {
+  for (const std::string& path : paths) {
+    std::optional<DatasetInfo> info;
+    if (const auto dataset = described_dataset(path))
+      info = read_dataset_info(dataset->first, dataset->second);
+    if (info && forced && *forced != info->format)
+      throw_user(ExitCode::kBadFile, "{}: is {}; expected {}, which is forced", path,
+                 dataset_format_name(info->format), dataset_format_name(*forced));
+    for (std::string& file : expand(info ? info->path : path)) {
       if (const Ending kind = ending(file); kind == Ending::kArrow || kind == Ending::kTable)
         refuse(file, kind);
-      const DatasetFormat format = forced ? *forced : detect(file);
-      files.push_back({.path = std::move(file), .format = format});
+      if (file_name(file) == "dataset_info.json")
+        throw_user(
+            ExitCode::kBadFile,
+            "{}: describes data and holds none; expected data files, or {}#NAME with the name of a dataset",
+            file, file);
+      DataFile made{.path = std::move(file)};
+      if (info) made.names = info->names;
+      made.format = info ? info->format : forced ? *forced : detect(made.path);
+      files.push_back(std::move(made));
     }
+  }
   for (const DataFile& file : files)
     if (is_row_format(file.format) != is_row_format(files.front().format))
-      throw_user(ExitCode::kBadFile,
-                 "{} is {} and {} is {}; expected text and shards, which are one stream of tokens, or rows of JSON",
-                 files.front().path, dataset_format_name(files.front().format), file.path,
-                 dataset_format_name(file.format));
+      throw_user(
+          ExitCode::kBadFile,
+          "{} is {} and {} is {}; expected text and shards, which are one stream of tokens, or rows of JSON",
+          files.front().path, dataset_format_name(files.front().format), file.path,
+          dataset_format_name(file.format));
   return files;
 }
 

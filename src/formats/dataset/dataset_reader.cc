@@ -19,7 +19,8 @@ class DatasetReader::OpenFile {
 DatasetReader::DatasetReader(std::vector<DataFile> files, const DatasetOptions& options)
     : files_(std::move(files)), options_(options) {
   require(!files_.empty(), "a dataset without files");
-  for (const DataFile& file : files_) {
+  for (DataFile& file : files_) {
+    if (file.names.text.empty()) file.names.text = options_.text_field;
     require(is_row_format(file.format), "{}: {} has no rows", file.path, dataset_format_name(file.format));
     bytes_before_.push_back(total_bytes_);
     total_bytes_ += InputFile(file.path).size();
@@ -48,12 +49,10 @@ int64_t DatasetReader::bytes_read() const {
 // Called where `error` was caught.
 void DatasetReader::skip(const UserError& error) {
   if (!options_.skip_bad_rows) throw;
-  if (skipped_.messages.size() < SkippedRows::kMostMessages) skipped_.messages.emplace_back(error.what());
-  ++skipped_.count;
+  skipped_.add(error.what());
 }
 
 std::optional<PlacedRow> DatasetReader::next() {
-  const RowFields fields{.has_chat_template = options_.has_chat_template, .text_field = options_.text_field};
   while (open_) {
     RowSplitter& splitter = open_->splitter;
     std::optional<std::string_view> text;
@@ -71,10 +70,11 @@ std::optional<PlacedRow> DatasetReader::next() {
     const RowPlace place{.file = file.path, .line = splitter.row()};
     try {
       return PlacedRow{
-          .row = parse_row(file.format, *text, fmt::format("{}:{}", file.path, place.line), fields,
-                           leading_turns_dropped_),
+          .row = parse_row(file.format, *text, fmt::format("{}:{}", file.path, place.line),
+                           {.names = file.names, .has_chat_template = options_.has_chat_template}),
           .place = place,
-          .next = {.file = static_cast<int64_t>(at_), .byte = splitter.byte(), .row = place.line}};
+          .next = {.file = static_cast<int64_t>(at_), .byte = splitter.byte(), .row = place.line},
+          .bytes = std::ssize(*text)};
     } catch (const JsonSyntaxError& error) {
       if (splitter.is_array()) throw;  // where the next element begins is not known
       skip(error);

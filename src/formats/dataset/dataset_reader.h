@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -26,7 +27,7 @@ namespace snug {
 struct DatasetOptions {
   // What becomes of Alpaca's rows: conversations for the model's chat template, or the prompt that Alpaca itself was trained with.
   bool has_chat_template = false;
-  // The field of json_text rows; empty: text, or content where there is no text.
+  // The field of json_text rows where their file's names do not say it; empty: text, or content where there is no text.
   std::string text_field = {};
   // Rows that are broken are counted instead of ending the run. Files that are broken (cut off, an array that is not JSON) still end it.
   bool skip_bad_rows = false;
@@ -43,13 +44,8 @@ struct RowPosition {
 struct PlacedRow {
   Row row;
   RowPlace place;
-  RowPosition next;  // of what follows
-};
-
-struct SkippedRows {
-  static constexpr size_t kMostMessages = 10;
-  int64_t count = 0;
-  std::vector<std::string> messages = {};  // of the first
+  RowPosition next;   // of what follows
+  int64_t bytes = 0;  // of the row's JSON
 };
 
 class DatasetReader {
@@ -69,9 +65,8 @@ class DatasetReader {
   // Bytes on the disk, compressed where files are: of all files, and of those read so far.
   int64_t total_bytes() const { return total_bytes_; }
   int64_t bytes_read() const;
-  const SkippedRows& skipped() const { return skipped_; }
-  // ShareGPT conversations that began with a turn of the assistant, which answers nothing and was left out.
-  int64_t leading_turns_dropped() const { return leading_turns_dropped_; }
+  // Rows that were skipped since the last call.
+  SkippedRows take_skipped() { return std::exchange(skipped_, {}); }
 
  private:
   class OpenFile;
@@ -86,7 +81,6 @@ class DatasetReader {
   size_t at_ = 0;  // file
   std::unique_ptr<OpenFile> open_;
   SkippedRows skipped_;
-  int64_t leading_turns_dropped_ = 0;
 };
 
 }  // namespace snug

@@ -37,6 +37,7 @@ TEST(DatasetReader, EveryFormatIsToldByItsFields) {
   EXPECT_EQ(format(R"({"prompt": "a", "prompt_id": 7, "messages": []})"), "messages");
   EXPECT_EQ(format(R"({"completion": "b", "prompt": "a"})"), "prompt_completion");
   EXPECT_EQ(format(R"({"input_ids": [1], "labels": [1]})"), "tokens");
+  EXPECT_EQ(format(R"({"segments": [], "text": "a"})"), "segments");
   expect_user_error(ExitCode::kBadFile, "preference data",
                     [&] { format(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"); });
   expect_user_error(ExitCode::kBadFile,
@@ -112,9 +113,18 @@ std::string gzip(const std::string& text) {
   return packed;
 }
 
-std::string zstd(const std::string& text) {
+// With a window of 2^window_log bytes, where it is given.
+std::string zstd(const std::string& text, int window_log = 0) {
   std::string packed(ZSTD_compressBound(text.size()), '\0');
-  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
+  // A size that is not known beforehand: the window does not shrink to it.
+  ZSTD_inBuffer from = {.src = text.data(), .size = text.size(), .pos = 0};
+  ZSTD_outBuffer to = {.dst = packed.data(), .size = packed.size(), .pos = 0};
+  ZSTD_compressStream2(context, &to, &from, ZSTD_e_flush);
+  EXPECT_EQ(ZSTD_compressStream2(context, &to, &from, ZSTD_e_end), 0U);
+  ZSTD_freeCCtx(context);
+  packed.resize(to.pos);
   return packed;
 }
 
@@ -174,6 +184,17 @@ TEST(DatasetReader, CompressedFilesThatAreBrokenEndTheRun) {
                     [&] { read("b.jsonl.gz", lines); });
 }
 
+TEST(DatasetReader, AWindowBeyondWhatIsCountedIsRefused) {
+  TemporaryDirectory directory;
+  const std::string line = "{\"text\": \"a\"}\n";
+  EXPECT_EQ(read_all({directory.add("a.jsonl.zst", zstd(line, 23))}).size(), 1U);
+  const std::string path = directory.add("b.jsonl.zst", zstd(line) + zstd(line, 24));
+  expect_user_error(
+      ExitCode::kBadFile,
+      "b.jsonl.zst: takes a window of more than 8 MiB to read; expected at most that. Compress it again",
+      [&] { read_all({path}); });
+}
+
 TEST(DatasetReader, FoldersAndPatternsGiveTheirFilesInOrder) {
   TemporaryDirectory directory;
   const std::string row = "{\"text\": \"a\"}\n";
@@ -214,9 +235,10 @@ TEST(DatasetReader, FilesThatAreNotReadAreRefusedByName) {
     find_data_files(std::vector{directory.add("windows.jsonl", std::string_view("\xFF\xFE{\0", 4))});
   });
   const std::string text = directory.add("a.txt", "x"), rows = directory.add("a.jsonl", "{\"text\": \"a\"}");
-  expect_user_error(ExitCode::kBadFile, "expected text and shards, which are one stream of tokens, or rows of JSON", [&] {
-    find_data_files(std::vector{text, rows});
-  });
+  expect_user_error(ExitCode::kBadFile,
+                    "expected text and shards, which are one stream of tokens, or rows of JSON", [&] {
+                      find_data_files(std::vector{text, rows});
+                    });
   EXPECT_EQ(find_data_files(std::vector{text}).front().format, DatasetFormat::kText);
   EXPECT_EQ(find_data_files(std::vector{directory.add("a.bin", "x")}).front().format, DatasetFormat::kShards);
 }
@@ -227,7 +249,14 @@ std::string written(const Row& row) {
   if (const auto* pair = std::get_if<CompletionRow>(&row)) return pair->prompt + "|" + pair->completion;
   if (const auto* chat = std::get_if<ChatRow>(&row))
     return chat->messages.dump() + (chat->tools.is_null() ? "" : " tools " + chat->tools.dump()) +
+           (chat->variables.is_null() ? "" : " variables " + chat->variables.dump()) +
            (chat->learned_from == 0 ? "" : fmt::format(" from {}", chat->learned_from));
+  if (const auto* pieces = std::get_if<SegmentRow>(&row)) {
+    std::string text;
+    for (const Segment& segment : pieces->segments)
+      text += segment.learned ? "[" + segment.text + "]" : "(" + segment.text + ")";
+    return text;
+  }
   const auto& tokens = std::get<TokenRow>(row);
   return Json(tokens.ids).dump() + Json(tokens.labels).dump();
 }
@@ -287,6 +316,12 @@ TEST(DatasetReader, EachFormatsRows) {
       outcome(
           R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, "b"], "name": "N"}, {"role": "assistant", "content": null, "tool_calls": [{"id": 1}]}], "tools": []})"),
       R"([{"role":"user","content":"ab","name":"N"},{"role":"assistant","content":null,"tool_calls":[{"id":1}]}] tools [])");
+  for (const std::string_view turns :
+       {R"("messages": [{"role": "user", "content": "a"}])",
+        R"("conversations": [{"from": "human", "value": "a"}])",
+        R"("prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "user", "content": "a"}])"})
+    EXPECT_THAT(outcome(fmt::format(R"({{{}, "chat_template_kwargs": {{"b": [1]}}}})", turns)),
+                testing::HasSubstr(R"({"role":"user","content":"a"}] variables {"b":[1]})"));
   EXPECT_EQ(outcome(R"({"prompt": "a", "completion": "b"})"), "a|b");
   EXPECT_EQ(
       outcome(
@@ -294,6 +329,10 @@ TEST(DatasetReader, EachFormatsRows) {
       R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}] from 1)");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [-100, 2]})"), "[1,2][-100,2]");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 0], "attention_mask": [1, 1, 0]})"), "[1,2][]");
+  EXPECT_EQ(
+      outcome(
+          R"({"segments": [{"label": false, "text": "a"}, {"text": "b", "label": false, "note": 1}, {"text": "c", "label": true}]})"),
+      "(a)(b)[c]");
 }
 
 TEST(DatasetReader, EachBrokenRowHasOneClearMessage) {
@@ -322,6 +361,16 @@ TEST(DatasetReader, EachBrokenRowHasOneClearMessage) {
   EXPECT_EQ(
       outcome(R"({"prompt": "a", "completion": []})"),
       "1: prompt is a string and completion an array; expected both strings or both arrays of messages");
+  EXPECT_EQ(
+      outcome(R"({"segments": []})"),
+      R"(1: segments is empty; expected an array of {"text": …, "label": true or false}, at least one)");
+  EXPECT_EQ(outcome(R"({"segments": [{"text": "a", "label": true}, {"text": "a"}]})"),
+            "1: segments[1].label is missing; expected true for what is learned, or false");
+  EXPECT_EQ(outcome(R"({"segments": [{"text": "a", "label": 1}]})"),
+            "1: segments[0].label is 1 (number); expected true or false");
+  EXPECT_EQ(outcome(R"({"segments": [{"text": "a", "text": "b"}]})"),
+            "1: segments[0].text occurs twice; expected it once");
+  EXPECT_EQ(outcome(R"({"segments": ["a"]})"), R"(1: segments[0] is "a" (string); expected an object)");
   EXPECT_EQ(outcome(R"({"input_ids": [1, "x"]})"),
             R"(1: input_ids[1] is "x" (string); expected the id of a token)");
   EXPECT_EQ(outcome(R"({"input_ids": [1, -1]})"), "1: input_ids[1] is -1; expected the id of a token");
@@ -340,7 +389,7 @@ TEST(DatasetReader, ABrokenArrayEndsTheRun) {
                          {.skip_bad_rows = true});
     int rows = 0;
     while (reader.next()) ++rows;
-    return fmt::format("{} rows, {} skipped", rows, reader.skipped().count);
+    return fmt::format("{} rows, {} skipped", rows, reader.take_skipped().count);
   };
   EXPECT_EQ(read(R"([{"text": "a"}, {"text": 1}, 5, {"text": "b"}])"), "2 rows, 2 skipped");
   EXPECT_EQ(read("[]"), "0 rows, 0 skipped");
@@ -366,8 +415,9 @@ TEST(DatasetReader, RowsBeyondTheLimitAreBrokenRows) {
     EXPECT_EQ(std::get<TextRow>(reader.next()->row).text.size(), 10U);
     EXPECT_EQ(std::get<TextRow>(reader.next()->row).text.size(), 20U);
     EXPECT_FALSE(reader.next());
-    EXPECT_EQ(reader.skipped().count, 1);
-    EXPECT_THAT(reader.skipped().messages.at(0), testing::HasSubstr("a.json:2: the row has more than"));
+    const SkippedRows skipped = reader.take_skipped();
+    EXPECT_EQ(skipped.count, 1);
+    EXPECT_THAT(skipped.messages.at(0), testing::HasSubstr("a.json:2: the row has more than"));
   }
 }
 
@@ -381,9 +431,10 @@ TEST(DatasetReader, BadRowsAreCountedWhenTheyMayBe) {
   EXPECT_EQ(std::get<TextRow>(reader.next()->row).text, "a");
   EXPECT_EQ(std::get<TextRow>(reader.next()->row).text, "c");
   EXPECT_FALSE(reader.next());
-  EXPECT_EQ(reader.skipped().count, 2);
-  EXPECT_THAT(reader.skipped().messages.at(1),
-              testing::HasSubstr("x.jsonl:3: byte 13: not valid JSON: expected ','"));
+  const SkippedRows skipped = reader.take_skipped();
+  EXPECT_EQ(skipped.count, 2);
+  EXPECT_EQ(reader.take_skipped().count, 0);
+  EXPECT_THAT(skipped.messages.at(1), testing::HasSubstr("x.jsonl:3: byte 13: not valid JSON: expected ','"));
 }
 
 }  // namespace

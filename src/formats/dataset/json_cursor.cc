@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace snug {
 namespace {
@@ -341,6 +342,11 @@ int64_t JsonCursor::read_integer(std::string_view field) {
   return value;
 }
 
+bool JsonCursor::read_boolean(std::string_view field) {
+  if (peek() != Kind::kBoolean) throw_expected(field, "true or false");
+  return read_scalar().get<bool>();
+}
+
 void JsonCursor::scan_word(std::string_view word) {
   if (text_.substr(at_, word.size()) != word) fail("expected a value");
   at_ += word.size();
@@ -436,11 +442,10 @@ Json JsonCursor::read_tree(std::string_view field) {
   Json root;
   std::vector<Json*> open;
   std::string key;
-  int64_t values = 0;
   for (;;) {
-    if (++values > kMostTreeValues)
-      throw_user(ExitCode::kBadFile, "{}: {} has more than {} values; expected a conversation", place_, field,
-                 kMostTreeValues);
+    if (++tree_values_ > kMostTreeValues)
+      throw_user(ExitCode::kBadFile, "{}: {} brings the row to more than {} values; expected fewer", place_,
+                 field, kMostTreeValues);
     const Kind kind = peek();
     Json* place = &root;
     if (!open.empty() && open.back()->is_array()) {
@@ -481,13 +486,8 @@ std::string JsonCursor::quote_value() {
   const Kind kind = peek();
   const size_t begin = at_;
   skip_value();
-  std::string text(text_.substr(begin, std::min(at_ - begin, kLongestQuote + 4)));
-  if (text.size() > kLongestQuote) {
-    size_t end = kLongestQuote;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-      --end;  // not inside a character
-    text = text.substr(0, end) + "…";
-  }
+  std::string text(whole_characters(text_.substr(begin, at_ - begin), kLongestQuote));
+  if (at_ - begin > kLongestQuote) text += "…";
   // A message is one line.
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -33,7 +33,7 @@ inline bool is_json_space(char c) { return c == ' ' || c == '\n' || c == '\r' ||
 
 class JsonCursor {
  public:
-  // Values that a row may keep as a tree: they cost far more memory than their text (some 30 MiB for all of them).
+  // Values that a row may keep as trees: they cost far more memory than their text (some 30 MiB for all of them).
   static constexpr int64_t kMostTreeValues = 200'000;
   static constexpr int kDeepestTree = 64;
 
@@ -50,6 +50,7 @@ class JsonCursor {
   void enter_array(std::string_view field);
   std::string read_string(std::string_view field);
   int64_t read_integer(std::string_view field);  // beyond 64 bits is refused
+  bool read_boolean(std::string_view field);
 
   // In an object: the next key, with the colon behind it; false at the end, which is passed.
   bool next_key(std::string& key);
@@ -84,7 +85,8 @@ class JsonCursor {
 
   std::string_view text_, place_;
   size_t at_ = 0;
-  bool fresh_ = false;  // behind an opening bracket
+  int64_t tree_values_ = 0;  // read so far
+  bool fresh_ = false;       // behind an opening bracket
 };
 
 // A whole text as one tree, with the limits of read_tree.

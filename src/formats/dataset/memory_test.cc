@@ -105,7 +105,20 @@ TEST(DatasetMemory, AConversationOfManyTurns) {
             "1 rows");
   EXPECT_THAT(
       read(R"({"messages":[)" + repeat(turn, 500'000) + "]}", DatasetFormat::kMessages, kConversation),
-      testing::HasSubstr("messages has more than 200000 values"));
+      testing::HasSubstr("messages brings the row to more than 200000 values"));
+}
+
+TEST(DatasetMemory, Segments) {
+  const std::string piece = R"({"text":"a","label":true},)";
+  const auto row = [](const std::string& pieces) {
+    return R"({"segments":[)" + pieces + R"({"text":"a","label":false}]})";
+  };
+  EXPECT_EQ(read(row(repeat(piece, 199'999)), DatasetFormat::kSegments, kConversation), "1 rows");
+  EXPECT_EQ(
+      read(row(R"({"text":")" + std::string(kLong, 'a') + R"(","label":true},)"), DatasetFormat::kSegments),
+      "1 rows");
+  EXPECT_THAT(read(row(repeat(piece, 1'000'000)), DatasetFormat::kSegments, kConversation),
+              testing::HasSubstr("segments has more than 200000 elements; expected fewer"));
 }
 
 }  // namespace

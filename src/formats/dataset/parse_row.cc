@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -11,21 +13,31 @@
 namespace snug {
 namespace {
 
-// Fields of the row that are read at most once.
-class Once {
- public:
-  explicit Once(const JsonCursor& cursor) : cursor_(cursor) {}
-  // Throws when it was called for the field before.
-  void operator()(std::string_view field) {
-    if (std::find(seen_.begin(), seen_.end(), field) != seen_.end())
-      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor_.place(), field);
-    seen_.push_back(field);
-  }
-
- private:
-  const JsonCursor& cursor_;
-  std::vector<std::string_view> seen_;
+// A field of a row and what reads its value, which the cursor stands before.
+struct Field {
+  std::string_view name;  // empty: rows do not have it
+  std::function<void(std::string_view name)> read;
 };
+
+// Reads a whole row: each of its fields at most once, those that are not among `fields` are passed over.
+void read_fields(JsonCursor& cursor, std::initializer_list<Field> fields) {
+  std::vector<const Field*> seen;
+  cursor.enter_object();
+  for (std::string key; cursor.next_key(key);) {
+    const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& known) {
+      return !known.name.empty() && known.name == key;
+    });
+    if (field == fields.end()) {
+      cursor.skip_value();
+      continue;
+    }
+    if (std::find(seen.begin(), seen.end(), field) != seen.end())
+      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor.place(), key);
+    seen.push_back(field);
+    field->read(field->name);
+  }
+  cursor.finish();
+}
 
 [[noreturn]] void throw_missing(std::string_view place, std::string_view field, std::string_view expected) {
   throw_user(ExitCode::kBadFile, "{}: {} is missing; expected {}", place, field, expected);
@@ -45,32 +57,28 @@ std::optional<std::string> read_optional_string(JsonCursor& cursor, std::string_
 // --- Plain text ---------------------------------------------------------------------------------------------------------------
 
 TextRow parse_text(JsonCursor& cursor, std::string_view text_field) {
+  const std::string_view name = text_field.empty() ? "text" : text_field;
   std::optional<std::string> text, content;
-  Once once(cursor);
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (text_field.empty() && key == "content") {
-      once("content");
-      // With both, text is the document and content may be anything.
-      if (!text && cursor.peek() == JsonCursor::Kind::kString)
-        content = cursor.read_string("content");
-      else
-        cursor.skip_value();
-    } else if (key == (text_field.empty() ? "text" : text_field)) {
-      const std::string_view field = text_field.empty() ? "text" : text_field;
-      once(field);
-      content.reset();
-      text = cursor.read_string(field);
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
-  if (!text && !content) throw_missing(cursor.place(), text_field.empty() ? "text" : text_field, "a string");
+  read_fields(cursor, {{name,
+                        [&](std::string_view field) {
+                          content.reset();
+                          text = cursor.read_string(field);
+                        }},
+                       {text_field.empty() ? "content" : "", [&](std::string_view field) {
+                          // With both, text is the document and content may be anything.
+                          if (!text && cursor.peek() == JsonCursor::Kind::kString)
+                            content = cursor.read_string(field);
+                          else
+                            cursor.skip_value();
+                        }}});
+  if (!text && !content) throw_missing(cursor.place(), name, "a string");
   return {std::move(text ? *text : *content)};
 }
 
 // --- Conversations ------------------------------------------------------------------------------------------------------------
+
+// Of a conversation: variables for the chat template, as TRL calls the field.
+constexpr std::string_view kVariables = "chat_template_kwargs";
 
 Json message(std::string_view role, std::string content) {
   Json made = Json::object();
@@ -79,18 +87,18 @@ Json message(std::string_view role, std::string content) {
   return made;
 }
 
-// `tools`: an array, or the text of one as JSON.
-Json read_tools(JsonCursor& cursor) {
+// An array, or the text of one as JSON.
+Json read_tools(JsonCursor& cursor, std::string_view field) {
   if (is_null(cursor)) return nullptr;
   if (cursor.peek() != JsonCursor::Kind::kString) {
-    Json tools = cursor.read_tree("tools");
-    if (!tools.is_array()) throw_unexpected(cursor.place(), "tools", tools, "an array of tools");
+    Json tools = cursor.read_tree(field);
+    if (!tools.is_array()) throw_unexpected(cursor.place(), field, tools, "an array of tools");
     return tools;
   }
-  const std::string text = cursor.read_string("tools");
+  const std::string text = cursor.read_string(field);
   if (text.empty()) return nullptr;
-  Json tools = parse_tree(text, fmt::format("{}: tools", cursor.place()));
-  if (!tools.is_array()) throw_unexpected(cursor.place(), "tools", tools, "an array of tools");
+  Json tools = parse_tree(text, fmt::format("{}: {}", cursor.place(), field));
+  if (!tools.is_array()) throw_unexpected(cursor.place(), field, tools, "an array of tools");
   return tools;
 }
 
@@ -153,20 +161,10 @@ void check_messages(Json& messages, std::string_view place, std::string_view fie
 ChatRow parse_messages(JsonCursor& cursor) {
   std::optional<Json> messages;
   ChatRow row;
-  Once once(cursor);
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (key == "messages") {
-      once("messages");
-      messages = cursor.read_tree("messages");
-    } else if (key == "tools") {
-      once("tools");
-      row.tools = read_tools(cursor);
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
+  read_fields(cursor,
+              {{"messages", [&](std::string_view field) { messages = cursor.read_tree(field); }},
+               {"tools", [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
+               {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
   if (!messages) throw_missing(cursor.place(), "messages", "an array of messages");
   check_messages(*messages, cursor.place(), "messages");
   row.messages = std::move(*messages);
@@ -189,6 +187,24 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kShareGp
     {"function_response", "tool"},
 }};
 
+// The role of a turn that is called so; empty for none.
+std::string_view role_of(const Json& called, const RowNames& names) {
+  for (const auto& [name, role] : names.roles)
+    if (called == name) return role;
+  if (names.roles.empty())
+    for (const auto& [name, role] : kShareGptRoles)
+      if (called == name) return role;
+  return {};
+}
+
+std::string known_roles(const RowNames& names) {
+  if (names.roles.empty())
+    return "human, gpt, system, function_call, observation or one of their other names";
+  std::string list;
+  for (const auto& [name, role] : names.roles) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
 // A turn {"from": "function_call", "value": "{\"name\": …, \"arguments\": …}"}, or a list of calls, as messages have them.
 Json function_calls(const std::string& value, std::string_view place, const std::string& field) {
   Json calls = parse_tree(value, fmt::format("{}: {}", place, field));
@@ -205,66 +221,55 @@ Json function_calls(const std::string& value, std::string_view place, const std:
   return made;
 }
 
-ChatRow parse_sharegpt(JsonCursor& cursor, int64_t& leading_turns_dropped) {
+ChatRow parse_sharegpt(JsonCursor& cursor, const RowNames& names) {
   std::optional<Json> turns;
   std::optional<std::string> system;
   ChatRow row;
-  Once once(cursor);
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (key == "conversations") {
-      once("conversations");
-      turns = cursor.read_tree("conversations");
-    } else if (key == "system") {
-      once("system");
-      system = read_optional_string(cursor, "system");
-    } else if (key == "tools") {
-      once("tools");
-      row.tools = read_tools(cursor);
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
+  read_fields(cursor,
+              {{names.conversations, [&](std::string_view field) { turns = cursor.read_tree(field); }},
+               {names.system, [&](std::string_view field) { system = read_optional_string(cursor, field); }},
+               {names.tools, [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
+               {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
   const std::string_view place = cursor.place();
-  if (!turns) throw_missing(place, "conversations", "an array of turns");
+  const std::string& field = names.conversations;
+  if (!turns) throw_missing(place, field, "an array of turns");
   if (!turns->is_array() || turns->empty())
-    throw_unexpected(place, "conversations", *turns, "an array of turns, at least one");
+    throw_unexpected(place, field, *turns, "an array of turns, at least one");
   Json messages = Json::array();
   bool has_system = false, user_spoke = false;
   for (size_t i = 0; i < turns->size(); ++i) {
     Json& turn = (*turns)[i];
-    const std::string name = fmt::format("conversations[{}]", i);
-    if (!turn.is_object()) throw_unexpected(place, name, turn, R"({"from": …, "value": …})");
+    const std::string name = fmt::format("{}[{}]", field, i);
+    if (!turn.is_object())
+      throw_unexpected(place, name, turn, fmt::format(R"({{"{}": …, "{}": …}})", names.from, names.value));
     // Some have the names of messages.
-    const bool as_message = !turn.contains("from") && turn.contains("role");
-    const std::string from_name = as_message ? "role" : "from", value_name = as_message ? "content" : "value";
+    const bool as_message = !turn.contains(names.from) && turn.contains("role");
+    const std::string from_name = as_message ? "role" : names.from,
+                      value_name = as_message ? "content" : names.value;
     const auto from = turn.find(from_name);
-    constexpr std::string_view kRoles =
-        "human, gpt, system, function_call, observation or one of their other names";
-    if (from == turn.end()) throw_missing(place, name + "." + from_name, kRoles);
-    const auto role = std::find_if(kShareGptRoles.begin(), kShareGptRoles.end(),
-                                   [&](const auto& known) { return *from == known.first; });
-    if (role == kShareGptRoles.end()) throw_unexpected(place, name + "." + from_name, *from, kRoles);
+    if (from == turn.end()) throw_missing(place, name + "." + from_name, known_roles(names));
+    const std::string_view role = role_of(*from, names);
+    if (role.empty()) throw_unexpected(place, name + "." + from_name, *from, known_roles(names));
     const auto value = turn.find(value_name);
     if (value == turn.end()) throw_missing(place, name + "." + value_name, "a string");
     if (value->is_array() && as_message) join_parts(*value, place, name + "." + value_name);
     if (!value->is_string()) throw_unexpected(place, name + "." + value_name, *value, "a string");
     auto& text = value->get_ref<std::string&>();
-    has_system = has_system || role->second == "system";
-    user_spoke = user_spoke || role->second == "user";
-    if (role->second == "function_call") {
+    has_system = has_system || role == "system";
+    user_spoke = user_spoke || role == "user";
+    if (role == "function_call") {
       Json made = message("assistant", "");
       made["tool_calls"] = function_calls(text, place, name + "." + value_name);
       messages.push_back(std::move(made));
-    } else if (role->second == "assistant" && !user_spoke) {
-      ++leading_turns_dropped;
+    } else if (role == "assistant" && !user_spoke) {
+      row.began_with_answer = true;
     } else {
-      messages.push_back(message(role->second, std::move(text)));
+      messages.push_back(message(role, std::move(text)));
     }
   }
   if (!user_spoke)
-    throw_user(ExitCode::kBadFile, "{}: conversations has no turn of human; expected one", place);
+    throw_user(ExitCode::kBadFile, "{}: {} has no turn of {}; expected one", place, field,
+               names.roles.empty() ? "human" : names.roles.front().first);
   if (system && !system->empty() && !has_system)
     messages.insert(messages.begin(), message("system", std::move(*system)));
   row.messages = std::move(messages);
@@ -278,44 +283,35 @@ struct AlpacaFields {
   std::vector<std::pair<std::string, std::string>> history;
 };
 
-AlpacaFields read_alpaca(JsonCursor& cursor) {
+std::vector<std::pair<std::string, std::string>> read_history(JsonCursor& cursor, std::string_view field) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (is_null(cursor)) return pairs;
+  const Json history = cursor.read_tree(field);
+  if (!history.is_array()) throw_unexpected(cursor.place(), field, history, "an array of [question, answer]");
+  for (size_t i = 0; i < history.size(); ++i) {
+    const Json& pair = history[i];
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+      throw_unexpected(cursor.place(), fmt::format("{}[{}]", field, i), pair,
+                       "[question, answer], two strings");
+    pairs.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+  }
+  return pairs;
+}
+
+AlpacaFields read_alpaca(JsonCursor& cursor, const RowNames& names) {
   std::optional<std::string> instruction, output;
   AlpacaFields row;
-  Once once(cursor);
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (key == "instruction") {
-      once("instruction");
-      instruction = cursor.read_string("instruction");
-    } else if (key == "input") {
-      once("input");
-      row.input = read_optional_string(cursor, "input").value_or("");
-    } else if (key == "output") {
-      once("output");
-      output = cursor.read_string("output");
-    } else if (key == "system") {
-      once("system");
-      row.system = read_optional_string(cursor, "system").value_or("");
-    } else if (key == "history") {
-      once("history");
-      if (is_null(cursor)) continue;
-      const Json history = cursor.read_tree("history");
-      if (!history.is_array())
-        throw_unexpected(cursor.place(), "history", history, "an array of [question, answer]");
-      for (size_t i = 0; i < history.size(); ++i) {
-        const Json& pair = history[i];
-        if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
-          throw_unexpected(cursor.place(), fmt::format("history[{}]", i), pair,
-                           "[question, answer], two strings");
-        row.history.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
-      }
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
-  if (!instruction) throw_missing(cursor.place(), "instruction", "a string");
-  if (!output) throw_missing(cursor.place(), "output", "a string");
+  const auto read_optional = [&](std::string& text, std::string_view field) {
+    text = read_optional_string(cursor, field).value_or("");
+  };
+  read_fields(cursor,
+              {{names.instruction, [&](std::string_view field) { instruction = cursor.read_string(field); }},
+               {names.input, [&](std::string_view field) { read_optional(row.input, field); }},
+               {names.output, [&](std::string_view field) { output = cursor.read_string(field); }},
+               {names.system, [&](std::string_view field) { read_optional(row.system, field); }},
+               {names.history, [&](std::string_view field) { row.history = read_history(cursor, field); }}});
+  if (!instruction) throw_missing(cursor.place(), names.instruction, "a string");
+  if (!output) throw_missing(cursor.place(), names.output, "a string");
   row.instruction = std::move(*instruction);
   row.output = std::move(*output);
   return row;
@@ -369,10 +365,8 @@ CompletionRow alpaca_completion(AlpacaFields fields) {
 Row parse_prompt_completion(JsonCursor& cursor) {
   using Side = std::variant<std::monostate, std::string, Json>;
   Side prompt, completion;
-  Json tools;
-  Once once(cursor);
+  Json tools, variables;
   const auto read = [&](Side& side, std::string_view field) {
-    once(field);
     switch (cursor.peek()) {
       case JsonCursor::Kind::kString:
         side = cursor.read_string(field);
@@ -384,20 +378,10 @@ Row parse_prompt_completion(JsonCursor& cursor) {
         cursor.throw_expected(field, "a string or an array of messages");
     }
   };
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (key == "prompt") {
-      read(prompt, "prompt");
-    } else if (key == "completion") {
-      read(completion, "completion");
-    } else if (key == "tools") {
-      once("tools");
-      tools = read_tools(cursor);
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
+  read_fields(cursor, {{"prompt", [&](std::string_view field) { read(prompt, field); }},
+                       {"completion", [&](std::string_view field) { read(completion, field); }},
+                       {"tools", [&](std::string_view field) { tools = read_tools(cursor, field); }},
+                       {kVariables, [&](std::string_view field) { variables = cursor.read_tree(field); }}});
   const std::string_view place = cursor.place();
   if (prompt.index() == 0) throw_missing(place, "prompt", "a string or an array of messages");
   if (completion.index() == 0) throw_missing(place, "completion", "a string or an array of messages");
@@ -410,10 +394,56 @@ Row parse_prompt_completion(JsonCursor& cursor) {
     return CompletionRow{std::move(std::get<1>(prompt)), std::move(std::get<1>(completion))};
   check_messages(std::get<2>(prompt), place, "prompt");
   check_messages(std::get<2>(completion), place, "completion");
-  ChatRow row{.messages = std::move(std::get<2>(prompt)), .tools = std::move(tools)};
+  ChatRow row{.messages = std::move(std::get<2>(prompt)),
+              .tools = std::move(tools),
+              .variables = std::move(variables)};
   row.learned_from = static_cast<int64_t>(row.messages.size());
   for (Json& made : std::get<2>(completion)) row.messages.push_back(std::move(made));
   return row;
+}
+
+// --- Segments -----------------------------------------------------------------------------------------------------------------
+
+Segment read_segment(JsonCursor& cursor, const std::string& name) {
+  std::optional<std::string> text;
+  std::optional<bool> learned;
+  cursor.enter_object(name);
+  for (std::string key; cursor.next_key(key);) {
+    if (key != "text" && key != "label") {
+      cursor.skip_value();
+      continue;
+    }
+    const std::string field = fmt::format("{}.{}", name, key);
+    if (key == "text" ? text.has_value() : learned.has_value())
+      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor.place(), field);
+    if (key == "text")
+      text = cursor.read_string(field);
+    else
+      learned = cursor.read_boolean(field);
+  }
+  if (!text) throw_missing(cursor.place(), name + ".text", "a string");
+  if (!learned) throw_missing(cursor.place(), name + ".label", "true for what is learned, or false");
+  return {.text = std::move(*text), .learned = *learned};
+}
+
+SegmentRow parse_segments(JsonCursor& cursor) {
+  std::optional<SegmentRow> row;
+  read_fields(cursor,
+              {{"segments", [&](std::string_view field) {
+                  cursor.enter_array(field);
+                  std::vector<Segment>& segments = row.emplace().segments;
+                  while (cursor.next_element()) {
+                    if (std::ssize(segments) == JsonCursor::kMostTreeValues)
+                      throw_user(ExitCode::kBadFile, "{}: {} has more than {} elements; expected fewer",
+                                 cursor.place(), field, segments.size());
+                    segments.push_back(read_segment(cursor, fmt::format("{}[{}]", field, segments.size())));
+                  }
+                }}});
+  constexpr std::string_view kSegments = R"(an array of {"text": …, "label": true or false}, at least one)";
+  if (!row) throw_missing(cursor.place(), "segments", kSegments);
+  if (row->segments.empty())
+    throw_user(ExitCode::kBadFile, "{}: segments is empty; expected {}", cursor.place(), kSegments);
+  return std::move(*row);
 }
 
 // --- Tokens -------------------------------------------------------------------------------------------------------------------
@@ -439,35 +469,30 @@ TokenRow parse_tokens(JsonCursor& cursor) {
   TokenRow row;
   std::vector<bool> attended;
   bool has_ids = false, has_mask = false, has_labels = false;
-  Once once(cursor);
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    if (key == "input_ids") {
-      once("input_ids");
-      row.ids = read_ids(cursor, "input_ids", 0, "the id of a token");
-      has_ids = true;
-    } else if (key == "labels") {
-      once("labels");
-      if (is_null(cursor)) continue;
-      row.labels = read_ids(cursor, "labels", -100, "an id, or -100 for what is not learned");
-      has_labels = true;
-    } else if (key == "attention_mask") {
-      once("attention_mask");
-      if (is_null(cursor)) continue;
-      has_mask = true;
-      cursor.enter_array("attention_mask");
-      while (cursor.next_element()) {
-        const int64_t value = cursor.read_integer("attention_mask");
-        if (value != 0 && value != 1)
-          throw_user(ExitCode::kBadFile, "{}: attention_mask[{}] is {}; expected 0 or 1", cursor.place(),
-                     attended.size(), value);
-        attended.push_back(value == 1);
-      }
-    } else {
-      cursor.skip_value();
-    }
-  }
-  cursor.finish();
+  read_fields(cursor, {{"input_ids",
+                        [&](std::string_view field) {
+                          row.ids = read_ids(cursor, field, 0, "the id of a token");
+                          has_ids = true;
+                        }},
+                       {"labels",
+                        [&](std::string_view field) {
+                          if (is_null(cursor)) return;
+                          row.labels =
+                              read_ids(cursor, field, -100, "an id, or -100 for what is not learned");
+                          has_labels = true;
+                        }},
+                       {"attention_mask", [&](std::string_view field) {
+                          if (is_null(cursor)) return;
+                          has_mask = true;
+                          cursor.enter_array(field);
+                          while (cursor.next_element()) {
+                            const int64_t value = cursor.read_integer(field);
+                            if (value != 0 && value != 1)
+                              throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected 0 or 1",
+                                         cursor.place(), field, attended.size(), value);
+                            attended.push_back(value == 1);
+                          }
+                        }}});
   const std::string_view place = cursor.place();
   if (!has_ids) throw_missing(place, "input_ids", "an array of ids");
   const auto check_length = [&](std::string_view field, size_t length) {
@@ -519,6 +544,7 @@ DatasetFormat detect_row_format(std::string_view row, std::string_view place) {
   if (has("messages")) return DatasetFormat::kMessages;
   if (has("conversations")) return DatasetFormat::kShareGpt;
   if (has("prompt") && has("completion")) return DatasetFormat::kPromptCompletion;
+  if (has("segments")) return DatasetFormat::kSegments;
   if (has("instruction") && has("output")) return DatasetFormat::kAlpaca;
   if (has("chosen") && has("rejected"))
     throw_user(ExitCode::kBadFile,
@@ -530,25 +556,27 @@ DatasetFormat detect_row_format(std::string_view row, std::string_view place) {
   throw_user(ExitCode::kBadFile,
              "{}: has the fields {}; expected those of a known format: text; instruction and output "
              "(alpaca); conversations "
-             "(sharegpt); messages; prompt and completion; input_ids (tokens)",
+             "(sharegpt); messages; prompt and completion; segments; input_ids (tokens)",
              place, found.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Row parse_row(DatasetFormat format, std::string_view row, std::string_view place, const RowFields& fields,
-              int64_t& leading_turns_dropped) {
+Row parse_row(DatasetFormat format, std::string_view row, std::string_view place, const RowReading& reading) {
   JsonCursor cursor(row, place);
+  const RowNames& names = reading.names;
   switch (format) {
     case DatasetFormat::kJsonText:
-      return parse_text(cursor, fields.text_field);
+      return parse_text(cursor, names.text);
     case DatasetFormat::kAlpaca:
-      if (fields.has_chat_template) return alpaca_chat(read_alpaca(cursor));
-      return alpaca_completion(read_alpaca(cursor));
+      if (reading.has_chat_template) return alpaca_chat(read_alpaca(cursor, names));
+      return alpaca_completion(read_alpaca(cursor, names));
     case DatasetFormat::kShareGpt:
-      return parse_sharegpt(cursor, leading_turns_dropped);
+      return parse_sharegpt(cursor, names);
     case DatasetFormat::kMessages:
       return parse_messages(cursor);
     case DatasetFormat::kPromptCompletion:
       return parse_prompt_completion(cursor);
+    case DatasetFormat::kSegments:
+      return parse_segments(cursor);
     case DatasetFormat::kTokens:
       return parse_tokens(cursor);
     case DatasetFormat::kText:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -27,10 +28,22 @@ struct CompletionRow {
 };
 
 // A conversation: the assistant's turns are learned, those before message `learned_from` are not. `messages` is an array of objects
-// with `role` and `content` (and what else the row had: tool_calls, name, …), as chat templates expect it; `tools` is null or an array.
+// with `role` and `content` (and what else the row had: tool_calls, name, …), as chat templates expect it; `tools` is null or an array;
+// `variables` is what the row gives the template, not looked at, or null.
 struct ChatRow {
-  Json messages, tools;
+  Json messages, tools, variables;
   int64_t learned_from = 0;
+  bool began_with_answer =
+      false;  // turns of the assistant before any of the user answer nothing: they were left out
+};
+
+// A text in pieces, of which some are learned.
+struct Segment {
+  std::string text;
+  bool learned = false;
+};
+struct SegmentRow {
+  std::vector<Segment> segments;
 };
 
 // Tokens made elsewhere. `labels` is empty (every token is learned) or as long as `ids`: the id itself where it is learned, else
@@ -39,6 +52,18 @@ struct TokenRow {
   std::vector<int32_t> ids, labels;
 };
 
-using Row = std::variant<TextRow, CompletionRow, ChatRow, TokenRow>;
+// Rows that are not there because they are broken.
+struct SkippedRows {
+  static constexpr size_t kMostMessages = 10;
+  int64_t count = 0;
+  std::vector<std::string> messages = {};  // of the first
+
+  void add(std::string_view message) {
+    ++count;
+    if (messages.size() < kMostMessages) messages.emplace_back(message);
+  }
+};
+
+using Row = std::variant<TextRow, CompletionRow, ChatRow, SegmentRow, TokenRow>;
 
 }  // namespace snug
