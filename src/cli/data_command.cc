@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "cli/run_display.h"
 #include "data/permutation.h"
 #include "data/sample_statistics.h"
+#include "data/stream_statistics.h"
 #include "formats/byte_tokenizer.h"
 #include "formats/tokenizer/tokenizer_json.h"
 #include "models/load_model.h"
@@ -33,11 +36,12 @@ struct Part {
   bool learned = false;
 };
 
+// A sample of rows, or a window of a stream.
 struct Shown {
   int64_t index = 0, positions = 0, learned = 0;
   int64_t truncated_at = -1;  // part of `parts` that begins behind max_length
   int64_t hidden = 0;         // tokens that are not shown
-  std::vector<Part> parts;
+  std::vector<Part> parts = {};
 };
 
 // What a terminal would obey is written out: data are from anywhere.
@@ -71,22 +75,7 @@ class Inspection {
 
   void run() {
     const DataWatch watch = data_watch(options_.progress && !program_.json);
-    if (!is_row_format(files_.front().format)) {
-      DataReport report = open_run_data({.train = files_, .validation = {}}, options_, directory_,
-                                        model_.vocabulary, tokenizer_.get(), watch)
-                              .train_report;
-      if (program_.json)
-        std::printf("%s\n", Json({{"format", report.format},
-                                  {"files", report.files},
-                                  {"tokens", report.tokens},
-                                  {"max_length", options_.max_length},
-                                  {"windows", report.windows.windows}})
-                                .dump(2)
-                                .c_str());
-      else
-        std::fputs(data_lines("Data", report, options_.max_length).c_str(), stdout);
-      return;
-    }
+    if (!is_row_format(files_.front().format)) return inspect_stream(watch);
     const SampleCache cache(data_cache_directory(options_), watch.note);
     DataReport report;
     const auto samples =
@@ -96,6 +85,7 @@ class Inspection {
     report.windows = windows.report();
     const SampleStatistics statistics = sample_statistics(*samples);
     const int64_t duplicates = count_duplicates(*samples);
+    choose_decoder();
     const std::vector<Shown> shown = show(*samples);
     if (program_.json)
       print_json(report, statistics, duplicates, shown);
@@ -104,67 +94,101 @@ class Inspection {
   }
 
  private:
-  // Samples that the seed picks, decoded.
-  std::vector<Shown> show(const SampleFile& samples) {
-    const int64_t all = samples.totals().samples;
+  void inspect_stream(const DataWatch& watch) {
+    DataReport report;
+    const JoinedStream stream =
+        open_stream(files_, options_, directory_, model_.vocabulary, tokenizer_.get(), watch, report);
+    const StreamWindows windows(stream, options_.max_length, files_.front().path);
+    report.tokens = windows.tokens();
+    report.windows.windows = windows.count();
+    choose_decoder();
+    const StreamStatistics statistics =
+        stream_statistics(stream, model_.vocabulary, end_of_text_, options_.max_length);
+    std::vector<Shown> shown;
+    for (const int64_t window : pick(windows.count())) {
+      const int64_t first = window * options_.max_length;
+      const int64_t length = std::min(options_.max_length, stream.size() - first);
+      std::vector<int32_t> ids(static_cast<size_t>(std::min(length, kMostShownTokens)));
+      stream.read(first, ids);
+      shown.push_back({.index = window,
+                       .positions = windows.targets_of(window),
+                       .learned = windows.targets_of(window),
+                       .hidden = length - std::ssize(ids)});
+      decode(
+          ids, [](int64_t) { return true; }, -1, shown.back());
+    }
+    if (program_.json)
+      print_json(report, statistics, shown);
+    else
+      print(report, statistics, shown);
+  }
+
+  // Of `all`, those that the seed picks.
+  std::vector<int64_t> pick(int64_t all) const {
     std::vector<int64_t> picked;
     for (int64_t i = 0; i < std::min(program_.samples, all); ++i)
       picked.push_back(Permutation(all, options_.seed, kShown)(i));
     std::sort(picked.begin(), picked.end());
-    std::unique_ptr<const Tokenizer> bytes;
-    const Tokenizer* tokenizer = tokenizer_.get();
-    if (tokenizer == nullptr) {  // ids alone, or bytes
-      try {
-        bytes = hold_text(files_) ? std::make_unique<Tokenizer>(
-                                        parse_tokenizer_json(byte_tokenizer_json(), "Snug's byte tokenizer"))
-                                  : text_tokenizer(options_, model_);
-        tokenizer = bytes.get();
-      } catch (const UserError&) {  // a model that has none: ids are shown as numbers
+    return picked;
+  }
+
+  // What ids are decoded with, and which of them ends a text. A model without a tokenizer has neither: ids are shown as numbers.
+  void choose_decoder() {
+    decoder_ = tokenizer_.get();
+    bool is_bytes = !decoder_ && hold_text(files_);
+    try {
+      if (!decoder_ && !is_bytes) {
+        own_decoder_ = text_tokenizer(options_, model_);
+        is_bytes = !own_decoder_ && file_exists(join_path(options_.model, "tokenizer.json"));
       }
+    } catch (const UserError&) {  // of ids alone none is needed
     }
+    if (is_bytes)
+      own_decoder_ =
+          std::make_unique<Tokenizer>(parse_tokenizer_json(byte_tokenizer_json(), "Snug's byte tokenizer"));
+    if (own_decoder_) decoder_ = own_decoder_.get();
+    if (decoder_) end_of_text_ = is_bytes ? kEndOfTextId : end_of_text_id(directory_, *decoder_);
+  }
+
+  std::vector<Shown> show(const SampleFile& samples) const {
+    const std::vector<int64_t> picked = pick(samples.totals().samples);
     std::vector<Shown> shown;
-    size_t next = 0;
     samples.visit([&](const StoredSample& sample) {
-      if (next == picked.size() || sample.index != picked[next]) return;
-      ++next;
-      shown.push_back(decode(samples, sample, tokenizer));
+      if (shown.size() == picked.size() || sample.index != picked[shown.size()]) return;
+      std::vector<int32_t> ids(static_cast<size_t>(std::min(sample.length, kMostShownTokens)));
+      samples.read_ids(sample.first_id, ids);
+      shown.push_back({.index = sample.index,
+                       .positions = std::max<int64_t>(0, sample.length - 1),
+                       .learned = sample.supervised(1, sample.length),
+                       .hidden = sample.length - std::ssize(ids)});
+      decode(
+          ids, [&](int64_t i) { return i > 0 && sample.supervised(i, i + 1) > 0; },
+          sample.is_document ? -1 : options_.max_length + 1, shown.back());
     });
     return shown;
   }
 
-  Shown decode(const SampleFile& samples, const StoredSample& sample, const Tokenizer* tokenizer) const {
-    Shown shown;
-    shown.index = sample.index;
-    shown.positions = std::max<int64_t>(0, sample.length - 1);
-    shown.learned = sample.supervised(1, sample.length);
-    const int64_t count = std::min(sample.length, kMostShownTokens);
-    shown.hidden = sample.length - count;
-    std::vector<int32_t> ids(static_cast<size_t>(count));
-    samples.read_ids(sample.first_id, ids);
-    std::optional<TextDecoder> decoder;
-    if (tokenizer != nullptr) decoder.emplace(*tokenizer, false);
-    const auto add = [&](bool learned, bool begins) -> std::string& {
-      if (begins || shown.parts.empty() || shown.parts.back().learned != learned)
+  // `truncated`: the first id that is cut off, or −1.
+  void decode(std::span<const int32_t> ids, const std::function<bool(int64_t)>& is_learned, int64_t truncated,
+              Shown& shown) const {
+    std::optional<TextDecoder> text_decoder;
+    if (decoder_) text_decoder.emplace(*decoder_, false);
+    for (int64_t i = 0; i < std::ssize(ids); ++i) {
+      const bool learned = is_learned(i);
+      if (i == truncated) shown.truncated_at = std::ssize(shown.parts);
+      if (i == truncated || shown.parts.empty() || shown.parts.back().learned != learned)
         shown.parts.push_back({"", learned});
-      return shown.parts.back().text;
-    };
-    for (int64_t i = 0; i < count; ++i) {
-      const bool learned = i > 0 && sample.supervised(i, i + 1) > 0;
-      const bool truncated = !sample.is_document && i == options_.max_length + 1;
-      if (truncated) shown.truncated_at = static_cast<int64_t>(shown.parts.size());
-      std::string& text = add(learned, truncated);
-      if (decoder)
-        decoder->push(ids[static_cast<size_t>(i)], text);
+      std::string& text = shown.parts.back().text;
+      if (text_decoder)
+        text_decoder->push(ids[static_cast<size_t>(i)], text);
       else
         text += fmt::format("{} ", ids[static_cast<size_t>(i)]);
     }
-    if (decoder && !shown.parts.empty()) decoder->finish(shown.parts.back().text);
-    return shown;
+    if (text_decoder && !shown.parts.empty()) text_decoder->finish(shown.parts.back().text);
   }
 
   void print(const DataReport& report, const SampleStatistics& statistics, int64_t duplicates,
              const std::vector<Shown>& shown) const {
-    const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
     std::fputs(data_lines("Data", report, options_.max_length).c_str(), stdout);
     std::printf("%lld samples have the ids of an earlier one\n", static_cast<long long>(duplicates));
     std::printf(
@@ -182,66 +206,119 @@ class Inspection {
                   std::string(width, '#').c_str());
     }
     if (shown.empty()) return;
+    const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
     std::printf("\n%s\n", on_terminal ? "Samples; what is not learned is dim"
                                       : "Samples; what is learned stands in [[ ]]");
-    for (const Shown& sample : shown) {
-      std::printf("\n--- sample %lld: %lld positions, %lld learned\n",
-                  static_cast<long long>(sample.index + 1), static_cast<long long>(sample.positions),
-                  static_cast<long long>(sample.learned));
-      for (size_t i = 0; i < sample.parts.size(); ++i) {
-        if (static_cast<int64_t>(i) == sample.truncated_at)
+    if (on_terminal)
+      print(shown, "sample", {"\033[2m", "\033[22m"}, {});
+    else
+      print(shown, "sample", {}, {"[[", "]]"});
+  }
+
+  void print(const DataReport& report, const StreamStatistics& statistics,
+             const std::vector<Shown>& shown) const {
+    std::fputs(data_lines("Data", report, options_.max_length).c_str(), stdout);
+    std::printf("%lld of the vocabulary's %lld ids occur; the largest is %d\n",
+                static_cast<long long>(statistics.different_ids), static_cast<long long>(model_.vocabulary),
+                statistics.largest_id);
+    if (end_of_text_)
+      std::printf("%lld times the end of text (%d)\n", static_cast<long long>(statistics.ends_of_text),
+                  *end_of_text_);
+    std::printf("%lld windows have the ids of an earlier one\n",
+                static_cast<long long>(statistics.repeated_windows));
+    if (!shown.empty()) std::printf("\nWindows\n");
+    print(shown, "window", {}, {});
+  }
+
+  // What stands around parts.
+  struct Marks {
+    const char *before = "", *behind = "";
+  };
+  void print(const std::vector<Shown>& all, const char* what, const Marks& unlearned,
+             const Marks& learned) const {
+    for (const Shown& shown : all) {
+      std::printf("\n--- %s %lld: %lld positions, %lld learned\n", what,
+                  static_cast<long long>(shown.index + 1), static_cast<long long>(shown.positions),
+                  static_cast<long long>(shown.learned));
+      for (int64_t i = 0; i < std::ssize(shown.parts); ++i) {
+        if (i == shown.truncated_at)
           std::printf("\n--- truncated here: max_length is %lld\n",
                       static_cast<long long>(options_.max_length));
-        const Part& part = sample.parts[i];
-        const char* before = on_terminal ? (part.learned ? "" : "\033[2m") : (part.learned ? "[[" : "");
-        const char* behind = on_terminal ? (part.learned ? "" : "\033[22m") : (part.learned ? "]]" : "");
-        std::printf("%s%s%s", before, printable(part.text).c_str(), behind);
+        const Part& part = shown.parts[static_cast<size_t>(i)];
+        const Marks& marks = part.learned ? learned : unlearned;
+        std::printf("%s%s%s", marks.before, printable(part.text).c_str(), marks.behind);
       }
-      if (sample.hidden > 0) std::printf("\n--- and %lld tokens more", static_cast<long long>(sample.hidden));
+      if (shown.hidden > 0) std::printf("\n--- and %lld tokens more", static_cast<long long>(shown.hidden));
       std::printf("\n");
     }
+  }
+
+  static Json to_json(const std::vector<Shown>& all) {
+    Json list = Json::array();
+    for (const Shown& shown : all) {
+      Json parts = Json::array();
+      for (const Part& part : shown.parts) parts.push_back({{"text", part.text}, {"learned", part.learned}});
+      list.push_back({{"index", shown.index},
+                      {"positions", shown.positions},
+                      {"learned", shown.learned},
+                      {"parts", parts}});
+    }
+    return list;
+  }
+
+  void print_json(const DataReport& report, const StreamStatistics& statistics,
+                  const std::vector<Shown>& shown) const {
+    print_json({{"format", report.format},
+                {"files", report.files},
+                {"tokens", report.tokens},
+                {"different_ids", statistics.different_ids},
+                {"largest_id", statistics.largest_id},
+                {"vocabulary", model_.vocabulary},
+                {"end_of_text", end_of_text_ ? Json(*end_of_text_) : Json()},
+                {"ends_of_text", statistics.ends_of_text},
+                {"duplicates", statistics.repeated_windows},
+                {"max_length", options_.max_length},
+                {"windows", report.windows.windows},
+                {"shown", to_json(shown)}});
+  }
+
+  static void print_json(const Json& report) {
+    std::printf("%s\n", report.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   }
 
   void print_json(const DataReport& report, const SampleStatistics& statistics, int64_t duplicates,
                   const std::vector<Shown>& shown) const {
     const WindowsReport& windows = report.windows;
-    Json histogram = Json::array(), samples = Json::array();
+    Json histogram = Json::array();
     for (const auto& bucket : statistics.histogram)
       histogram.push_back({{"from", bucket.first}, {"to", bucket.last - 1}, {"samples", bucket.samples}});
-    for (const Shown& sample : shown) {
-      Json parts = Json::array();
-      for (const Part& part : sample.parts) parts.push_back({{"text", part.text}, {"learned", part.learned}});
-      samples.push_back({{"index", sample.index},
-                         {"positions", sample.positions},
-                         {"learned", sample.learned},
-                         {"parts", parts}});
-    }
-    const Json all = {{"format", report.format},
-                      {"files", report.files},
-                      {"rows", report.totals.rows},
-                      {"bad_rows", report.totals.bad_rows},
-                      {"samples", report.totals.samples},
-                      {"tokens", report.totals.ids},
-                      {"learned_tokens", report.totals.supervised},
-                      {"duplicates", duplicates},
-                      {"positions",
-                       {{"mean", statistics.mean},
-                        {"shortest", statistics.shortest},
-                        {"median", statistics.percentile(50)},
-                        {"percent_95", statistics.percentile(95)},
-                        {"percent_99", statistics.percentile(99)},
-                        {"longest", statistics.longest},
-                        {"histogram", histogram}}},
-                      {"max_length", options_.max_length},
-                      {"truncated", windows.truncated},
-                      {"truncated_learned_tokens", windows.truncated_targets},
-                      {"cut", windows.cut},
-                      {"unsupervised", windows.unsupervised},
-                      {"windows", windows.windows},
-                      {"packed", windows.packed},
-                      {"filled", windows.filled(options_.max_length)},
-                      {"shown", samples}};
-    std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json({{"format", report.format},
+                {"files", report.files},
+                {"rows", report.totals.rows},
+                {"bad_rows", report.totals.bad_rows},
+                {"first_bad_rows", report.bad_rows},
+                {"began_with_answer", report.totals.began_with_answer},
+                {"samples", report.totals.samples},
+                {"tokens", report.totals.ids},
+                {"learned_tokens", report.totals.supervised},
+                {"duplicates", duplicates},
+                {"positions",
+                 {{"mean", statistics.mean},
+                  {"shortest", statistics.shortest},
+                  {"median", statistics.percentile(50)},
+                  {"percent_95", statistics.percentile(95)},
+                  {"percent_99", statistics.percentile(99)},
+                  {"longest", statistics.longest},
+                  {"histogram", histogram}}},
+                {"max_length", options_.max_length},
+                {"truncated", windows.truncated},
+                {"truncated_learned_tokens", windows.truncated_targets},
+                {"cut", windows.cut},
+                {"unsupervised", windows.unsupervised},
+                {"windows", windows.windows},
+                {"packed", windows.packed},
+                {"filled", windows.filled(options_.max_length)},
+                {"shown", to_json(shown)}});
   }
 
   const ProgramOptions& program_;
@@ -250,6 +327,9 @@ class Inspection {
   Model model_;
   std::vector<DataFile> files_;
   std::unique_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<const Tokenizer> own_decoder_;
+  const Tokenizer* decoder_ = nullptr;
+  std::optional<int32_t> end_of_text_;
 };
 
 }  // namespace

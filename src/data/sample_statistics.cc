@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/checked.h"
+#include "base/xxhash.h"
 
 namespace snug {
 namespace {
@@ -60,22 +60,13 @@ SampleStatistics sample_statistics(const SampleFile& samples) {
 }
 
 int64_t count_duplicates(const SampleFile& samples, int64_t most_hashes) {
-  const int64_t all = samples.totals().samples;
-  // The parts differ in size by a few per cent.
-  const auto passes = static_cast<uint64_t>(std::max<int64_t>(1, ceil_div(all + all / 8, most_hashes)));
-  int64_t duplicates = 0;
-  std::vector<uint64_t> hashes;
   std::vector<int32_t> buffer;
-  for (uint64_t pass = 0; pass < passes; ++pass) {
-    hashes.clear();
-    samples.visit([&](const StoredSample& sample) {
-      if (const uint64_t hash = hash_of(samples, sample, buffer); hash % passes == pass)
-        hashes.push_back(hash);
-    });
-    std::sort(hashes.begin(), hashes.end());
-    for (size_t i = 1; i < hashes.size(); ++i) duplicates += hashes[i] == hashes[i - 1] ? 1 : 0;
-  }
-  return duplicates;
+  return count_repetitions(
+      samples.totals().samples,
+      [&](const auto& take) {
+        samples.visit([&](const StoredSample& sample) { take(hash_of(samples, sample, buffer)); });
+      },
+      most_hashes);
 }
 
 }  // namespace snug

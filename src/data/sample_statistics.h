@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/repetitions.h"
 #include "data/sample_file.h"
 
 namespace snug {
@@ -28,8 +29,7 @@ struct SampleStatistics {
 // One pass over the lengths; 512 KiB.
 SampleStatistics sample_statistics(const SampleFile& samples);
 
-// How many samples have the ids of an earlier one, by 64-bit hashes: two of a billion different ones are taken for equal with a
-// probability of 3 %. `most_hashes` are held at a time, 8 bytes each; with more samples the ids are read several times.
-int64_t count_duplicates(const SampleFile& samples, int64_t most_hashes = int64_t{1} << 22);
+// How many samples have the ids of an earlier one, as count_repetitions() says.
+int64_t count_duplicates(const SampleFile& samples, int64_t most_hashes = kMostHashes);
 
 }  // namespace snug

@@ -244,10 +244,32 @@ TEST_F(DataProgram, InspectsRowsBeforeAnybodyTrainsOnThem) {
   EXPECT_EQ(report["shown"].size(), 1u);
   // The run that follows has the file already.
   EXPECT_THAT(expect_done(training(file)).out, HasSubstr("(prepared by an earlier run)"));
-  EXPECT_THAT(expect_done({"data", "inspect", add("text.txt", sample_text(500)), "--model", model_}).out,
-              HasSubstr("Data: text, 501 tokens"));
   expect_refusal({"data", "inspect", "--model", model_}, 2, {"no data file is named"});
   expect_refusal({"train", file}, 2, {"found \"" + file + "\" where an option was expected"});
+}
+
+TEST_F(DataProgram, InspectShowsTheWindowsOfTextsAndShards) {
+  // Windows of 8: "12345678" twice, then "abc\x1b" and the end.
+  const std::vector<std::string> text = {"data",    "inspect",   add("text.txt", "1234567812345678abc\x1b"),
+                                         "--model", model_,      "--max_length",
+                                         "8",       "--samples", "9"};
+  const ProgramEnd end = expect_done(text);
+  EXPECT_THAT(end.out, HasSubstr("Data: text, 21 tokens in 3 windows of 8\n"
+                                 "13 of the vocabulary's 257 ids occur; the largest is 256\n"
+                                 "1 times the end of text (256)\n"
+                                 "1 windows have the ids of an earlier one\n"));
+  EXPECT_THAT(end.out, HasSubstr("--- window 2: 8 positions, 8 learned\n12345678\n"));
+  EXPECT_THAT(end.out, HasSubstr("--- window 3: 4 positions, 4 learned\nabc\\x1b<|endoftext|>\n"));
+
+  std::vector<std::string> shard = text;
+  shard[2] = add("tokens.bin", std::string("\x05\0\0\0\x06\0\0\0\0\x01\0\0", 12));
+  shard.insert(shard.end(), {"--token_dtype", "uint32", "--json"});
+  const Json report = Json::parse(expect_done(shard).out);
+  EXPECT_EQ(report["format"], "shards");
+  EXPECT_EQ(report["tokens"], 3);
+  EXPECT_EQ(report["largest_id"], 256);
+  EXPECT_EQ(report["different_ids"], 3);
+  EXPECT_EQ(report["shown"][0]["parts"][0]["text"], "5 6 256 ") << "a model without a tokenizer";
 }
 
 TEST_F(DataProgram, BadRowsAreToldOrCounted) {
@@ -258,6 +280,50 @@ TEST_F(DataProgram, BadRowsAreToldOrCounted) {
   const ProgramEnd skipped = expect_done(training(file, {"--skip_bad_rows"}));
   EXPECT_THAT(skipped.out, HasSubstr("1 of 8 rows skipped because they are broken"));
   EXPECT_THAT(skipped.out, HasSubstr("rows.jsonl:6"));
+  // A later run, which reads the cache, says the same.
+  const ProgramEnd again = expect_done(training(file, {"--skip_bad_rows"}));
+  EXPECT_THAT(again.out, HasSubstr("(prepared by an earlier run)"));
+  EXPECT_THAT(again.out, HasSubstr("1 of 8 rows skipped because they are broken"));
+  EXPECT_THAT(again.out, HasSubstr("rows.jsonl:6: completion is missing"));
+}
+
+TEST_F(DataProgram, SegmentsAreTakenAsTheyStand) {
+  const std::string file = add(
+      "rows.jsonl",
+      R"({"segments": [{"label": false, "text": "Q: "}, {"label": true, "text": "yes"}, {"label": false, "text": "\n"}]})"
+      "\n");
+  const std::vector<std::string> words = {"data", "inspect",      file,           "--model",
+                                          model_, "--data_cache", here_ / "cache"};
+  const ProgramEnd end = expect_done(words);
+  EXPECT_THAT(end.out, HasSubstr("Data: segments, 1 samples, 6 positions of which 50.0 % are learned"));
+  EXPECT_THAT(end.out, HasSubstr("\nQ: [[yes]]\n"));
+  write_text(file, R"({"segments": [{"text": "a"}]})");
+  expect_refusal(words, 3, {"rows.jsonl:1: segments[0].label is missing; expected true for what is learned"});
+}
+
+TEST_F(DataProgram, ChatTemplatesHaveVariablesOfTheRowAndOfTheRun) {
+  const std::string turns =
+      R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  const std::string file = add(
+      "rows.jsonl", "{" + turns + "}\n{" + turns + R"(, "chat_template_kwargs": {"mood": "sunny"}})" + "\n");
+  const std::string chat = add("chat.jinja",
+                               "{% for m in messages %}{{ m.role }} {{ mood }}: {% generation %}{{ m.content "
+                               "}}{% endgeneration %} {% endfor %}");
+  const std::vector<std::string> words = {
+      "data", "inspect", file, "--model", model_, "--data_cache", here_ / "cache", "--chat_template", chat};
+  const auto with = [&](const std::string& variables) {
+    std::vector<std::string> more = words;
+    more.insert(more.end(), {"--chat_template_kwargs", variables});
+    return more;
+  };
+  EXPECT_THAT(expect_done(words).out, HasSubstr("assistant : [[b]]"));
+  const ProgramEnd end = expect_done(with(R"({"mood": "grey"})"));
+  EXPECT_THAT(end.out, HasSubstr("assistant grey: [[b]]"));
+  EXPECT_THAT(end.out, HasSubstr("assistant sunny: [[b]]"));
+  expect_refusal(with("grey"), 2, {"chat_template_kwargs", "not valid JSON"});
+  expect_refusal(with(R"({"messages": []})"), 2, {"chat_template_kwargs sets messages; expected variables"});
+  write_text(file, "{" + turns + R"(, "chat_template_kwargs": ["mood"]})" + "\n");
+  expect_refusal(words, 3, {R"(rows.jsonl:1: chat_template_kwargs is ["mood"] (array); expected an object)"});
 }
 
 // Three times as many rows take no more memory, whether they are prepared or read back.
