@@ -1,11 +1,12 @@
-// Rows of a data file. The first byte is the format, or that it is to be found out. Broken rows end the reading or are passed over; reading
-// goes on from any row's position with the same rows.
+// Rows of a data file. The first byte is the format, or that it is to be found out; or that the input is a dataset_info.json. Broken rows end
+// the reading or are passed over; reading goes on from any row's position with the same rows.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <vector>
 
 #include "base/file.h"
+#include "formats/dataset/dataset_info.h"
 #include "formats/dataset/dataset_reader.h"
 #include "fuzz_target.h"
 
@@ -13,9 +14,20 @@ namespace {
 
 using snug::DatasetFormat;
 
-constexpr std::array<DatasetFormat, 6> kFormats = {DatasetFormat::kJsonText,         DatasetFormat::kAlpaca,
-                                                   DatasetFormat::kShareGpt,         DatasetFormat::kMessages,
-                                                   DatasetFormat::kPromptCompletion, DatasetFormat::kTokens};
+constexpr std::array<DatasetFormat, 7> kFormats = {
+    DatasetFormat::kJsonText, DatasetFormat::kAlpaca,           DatasetFormat::kShareGpt,
+    DatasetFormat::kMessages, DatasetFormat::kPromptCompletion, DatasetFormat::kSegments,
+    DatasetFormat::kTokens};
+
+// Fields and roles by other names than usual.
+const snug::RowNames kNames = {.text = "t",
+                               .instruction = "q",
+                               .input = "",
+                               .output = "a",
+                               .conversations = "turns",
+                               .from = "who",
+                               .value = "said",
+                               .roles = {{"Q", "user"}, {"A", "assistant"}, {"C", "function_call"}}};
 
 // A path that ends in .jsonl and leads to the input.
 std::string make_path(const std::string& bytes) {
@@ -34,6 +46,10 @@ void check_row(const snug::Row& row, size_t input_bytes) {
           "a conversation is an array of turns");
     for (const snug::Json& message : chat->messages)
       check(message.is_object() && message.contains("role"), "a turn has a role");
+  } else if (const auto* segments = std::get_if<snug::SegmentRow>(&row)) {
+    size_t bytes = 0;
+    for (const snug::Segment& segment : segments->segments) bytes += segment.text.size();
+    check(!segments->segments.empty() && bytes <= input_bytes, "pieces are there");
   } else if (const auto* tokens = std::get_if<snug::TokenRow>(&row)) {
     check(tokens->labels.empty() || tokens->labels.size() == tokens->ids.size(), "labels go with ids");
     check(tokens->ids.size() <= input_bytes, "an id has bytes");
@@ -47,8 +63,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static fuzz::MemoryFile bytes;
   static const std::string path = make_path(bytes.path());
   if (size == 0) return 0;
-  const size_t choice = data[0] % (2 * kFormats.size() + 2);
+  const size_t choice = data[0] % (4 * kFormats.size() + 3);
   bytes.set(fuzz::as_text(data + 1, size - 1));
+  if (choice == 4 * kFormats.size() + 2) {
+    fuzz::read_or_refuse([&] {
+      const DatasetInfo info = read_dataset_info(path, "d");
+      fuzz::check(is_row_format(info.format) && !info.path.empty(), "a description is of rows");
+    });
+    return 0;
+  }
   DatasetOptions options{.has_chat_template = choice % 2 == 0, .most_row_bytes = 2048};
   std::vector<DataFile> files;
   const auto read_from = [&](const std::optional<RowPosition>& position) {  // none: the beginning
@@ -63,9 +86,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   fuzz::read_or_refuse([&] {
     std::optional<DatasetFormat> forced;
-    if (choice / 2 < kFormats.size()) forced = kFormats[choice / 2];
+    if (choice / 4 < kFormats.size()) forced = kFormats[choice / 4];
     const std::vector<std::string> paths = {path};
     files = find_data_files(paths, forced);
+    if (forced && choice / 2 % 2 == 1)
+      for (DataFile& file : files) file.names = kNames;
     if (!std::all_of(files.begin(), files.end(),
                      [](const DataFile& file) { return is_row_format(file.format); }))
       files.clear();
