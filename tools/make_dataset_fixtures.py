@@ -1,10 +1,11 @@
-"""Makes tests/fixtures/dataset with transformers and the small tokenizers of tests/fixtures/tokenizers: ids and masks that Snug's rows of
+"""Makes tests/fixtures/dataset with transformers, TRL and the small tokenizers of tests/fixtures/tokenizers: ids and masks that Snug's rows of
 data files must get.
 
     ENVIRONMENT/bin/python tools/make_dataset_fixtures.py
 
 spans.json   texts with spans of bytes, the library's ids, and which of them have a byte of a span (by the library's offsets)
 chats.json   conversations, templates with {% generation %}, and what apply_chat_template(return_assistant_tokens_mask=True) gives
+trl.json     rows of data files and what TRL's SFTTrainer trains on: ids, which of them are learned, and with models of tests/fixtures the loss
 """
 
 import json
@@ -14,6 +15,8 @@ import unicodedata
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
+
+import trl_data
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOKENIZERS = ROOT / "tests/fixtures/tokenizers"
@@ -120,12 +123,43 @@ def chats():
     return cases
 
 
-def write(name, cases):
+def trl_groups():
+    cases = []
+    for group in trl_data.groups():
+        learned_of_assistant = [None] * len(group["rows"])
+        if isinstance(group["rows"][0].get("prompt"), list):
+            learned_of_assistant = [learned for _, learned in trl_data.prepared(group, assistant_only_loss=True)]
+        made = []
+        for row, (ids, learned), assistant in zip(group["rows"], trl_data.prepared(group), learned_of_assistant, strict=True):
+            made.append({"ids": ids, "learned": trl_data.spans_of(learned)})
+            if differs := trl_data.snug_differs(group, row, ids, learned, assistant):
+                made[-1]["snug"] = {"ids": differs[0], "learned": trl_data.spans_of(differs[1]), "why": differs[2]}
+        bos, eos = trl_data.SPECIAL[group["tokenizer"]]
+        cases.append({**group, "bos_token": bos, "eos_token": eos, "samples": made})
+    return cases
+
+
+def trl_batches():
+    rows = trl_data.token_rows()
+    return {"length": trl_data.BATCH_LENGTH, "rows": rows,
+            "steps": [{"model": model, "packing": packing, **trl_data.step(model, rows, packing)}
+                      for model in ("gpt2_tied", "llama_gqa_tied") for packing in (False, True)]}
+
+
+def compact(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def lines(cases):
+    return "[\n" + ",\n".join(map(compact, cases)) + "\n]"
+
+
+def write(name, text):
     OUT.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases]
-    (OUT / name).write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    (OUT / name).write_text(text + "\n")
 
 
 if __name__ == "__main__":
-    write("spans.json", spans())
-    write("chats.json", chats())
+    write("spans.json", lines(spans()))
+    write("chats.json", lines(chats()))
+    write("trl.json", '{"rows":' + lines(trl_groups()) + ',"batches":' + compact(trl_batches()) + "}")

@@ -61,12 +61,12 @@ RowEncoder::RowEncoder(const RowEncoding& encoding) : encoding_(encoding) {
 // Of a text that another one stands before.
 std::vector<int32_t> RowEncoder::continuation_ids(std::string_view text) {
   if (puts_spaces_first_) {
-    // Behind a line feed there is no space that the text does not have.
-    constexpr std::string_view kBefore = "\n";
-    const std::vector<int32_t> before = encoder_->ids(kBefore);
-    std::vector<int32_t> both = encoder_->ids(std::string(kBefore) + std::string(text));
-    if (begins_with(both, before)) {
-      both.erase(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(before.size()));
+    // Behind these there is no space that the text does not have; behind the second one also where the text begins with a line feed.
+    for (const std::string before : {"\n", "a"}) {
+      const std::vector<int32_t> before_ids = encoder_->ids(before);
+      std::vector<int32_t> both = encoder_->ids(before + std::string(text));
+      if (!begins_with(both, before_ids)) continue;
+      both.erase(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(before_ids.size()));
       return both;
     }
   }
