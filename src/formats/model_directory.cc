@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/file.h"
+#include "base/json_cursor.h"
 
 namespace snug {
 namespace {
 
-constexpr JsonLimits kConfigLimits{.size = Bytes(4 * 1024 * 1024), .depth = 64, .values = 400'000};
+// What may become a tree, which takes far more memory than its text: some 16 MiB at most (memory_test.cc). Real files have hundreds of values.
+constexpr JsonLimits kConfigLimits{.size = Bytes(4 << 20), .depth = 64, .values = 50'000};
 
 struct FamilyRow {
   ModelFamily family;
@@ -73,6 +76,35 @@ ModelFamily parse_family(const Json& config, const std::string& file) {
   return row->family;
 }
 
+// eos_token_id of config.json or generation_config.json.
+std::vector<int32_t> read_end_of_text_ids(std::string_view text, const std::string& file) {
+  constexpr std::string_view kField = "eos_token_id";
+  std::vector<int32_t> ids;
+  JsonCursor cursor(text, file);
+  const auto read_id = [&] {
+    if (cursor.peek() != JsonCursor::Kind::kNumber) cursor.throw_expected(kField, "an id or a list of ids");
+    const int64_t id = cursor.read_integer(kField);
+    if (id > std::numeric_limits<int32_t>::max())
+      throw_user(ExitCode::kBadFile, "{}: {} is {}; expected an id of at most {}", file, kField, id,
+                 std::numeric_limits<int32_t>::max());
+    if (id >= 0) ids.push_back(static_cast<int32_t>(id));  // −1 is how some files say that there is none
+  };
+  cursor.enter_object("the top");
+  for (std::string key; cursor.next_key(key);) {
+    if (key != kField || cursor.peek() == JsonCursor::Kind::kNull) {
+      cursor.skip_value();
+    } else if (cursor.peek() == JsonCursor::Kind::kArray) {
+      cursor.enter_array(kField);
+      ids.reserve(cursor.count_elements());
+      while (cursor.next_element()) read_id();
+    } else {
+      read_id();
+    }
+  }
+  cursor.finish();
+  return ids;
+}
+
 }  // namespace
 
 ModelDirectory ModelDirectory::open(const std::string& path) {
@@ -112,6 +144,14 @@ Gpt2Config ModelDirectory::gpt2_config() const {
 LlamaConfig ModelDirectory::llama_config() const {
   require(family_ == ModelFamily::kLlama, "{} is not of the Llama family", path_);
   return parse_llama_config(config_, config_path());
+}
+
+std::vector<int32_t> ModelDirectory::end_of_text_ids() const {
+  if (const std::string file = join_path(path_, "generation_config.json"); file_exists(file))
+    if (std::vector<int32_t> ids = read_end_of_text_ids(read_small_file(file, kConfigLimits.size), file);
+        !ids.empty())
+      return ids;
+  return read_end_of_text_ids(config_text_, config_path());
 }
 
 int64_t ModelDirectory::vocab_size() const {

@@ -8,6 +8,7 @@
 // (formats/weights.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ class ModelDirectory {
   LlamaConfig llama_config() const;
   // Common to the families: ids a data file may hold.
   int64_t vocab_size() const;
+  // The ids at which generation ends: eos_token_id (an id or a list) of generation_config.json, else of config.json; empty when neither
+  // says. Throws UserError(kBadFile) for anything else there.
+  std::vector<int32_t> end_of_text_ids() const;
 
   bool has_weights() const { return WeightSource::present(path_); }
   WeightSource open_weights() const { return WeightSource::open(path_); }

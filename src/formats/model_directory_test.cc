@@ -75,6 +75,34 @@ TEST(ModelDirectory, PickledWeightsAloneAreRefusedWhenWeightsAreNeeded) {
                     [&] { model.open_weights(); });
 }
 
+TEST(ModelDirectory, GenerationEndsAtAnIdOrAList) {
+  const TemporaryDirectory directory;
+  const auto ids = [&](const std::string& config, const std::string& generation) {
+    directory.add("config.json", R"({"model_type":"llama")" + config + "}");
+    directory.add("generation_config.json", generation);
+    return ModelDirectory::open(directory.path()).end_of_text_ids();
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(ids("", "{}"), ElementsAre());
+  EXPECT_THAT(ids(R"(,"eos_token_id":2)", "{}"), ElementsAre(2));
+  EXPECT_THAT(ids(R"(,"eos_token_id":2)", R"({"eos_token_id":null})"), ElementsAre(2));
+  EXPECT_THAT(ids(R"(,"eos_token_id":2)", R"({"temperature":0.6,"eos_token_id":[128001,128009]})"),
+              ElementsAre(128001, 128009));
+  EXPECT_THAT(ids(R"(,"eos_token_id":[3,4])", R"({"eos_token_id":-1})"), ElementsAre(3, 4));
+  for (const auto& [generation, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[]", "generation_config.json: the top is [] (array); expected an object"},
+           {R"({"eos_token_id":"</s>"})",
+            "eos_token_id is \"</s>\" (string); expected an id or a list of ids"},
+           {R"({"eos_token_id":[1,null]})", "eos_token_id is null; expected an id or a list of ids"},
+           {R"({"eos_token_id":1.5})", "eos_token_id is 1.5 (number); expected an integer"},
+           {R"({"eos_token_id":4294967296})",
+            "eos_token_id is 4294967296; expected an id of at most 2147483647"},
+           {R"({"eos_token_id":1)", "generation_config.json: byte 18: not valid JSON"}}) {
+    SCOPED_TRACE(generation);
+    expect_user_error(ExitCode::kBadFile, message, [&] { ids("", generation); });
+  }
+}
+
 TEST(ModelDirectory, WritesTheConfigurationBackWithEveryKey) {
   const TemporaryDirectory directory;
   // Formatting that no writer of ours would choose.

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "base/errors.h"
-#include "base/json.h"
 #include "runtime/executor.h"
 #include "train/first_non_finite.h"
 #include "train/host_inputs.h"
@@ -13,22 +11,6 @@
 #include "train/weights_io.h"
 
 namespace snug {
-
-std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory) {
-  const auto read = [](const Json& json) {
-    std::vector<int32_t> ids;
-    const auto found = json.find("eos_token_id");
-    if (found == json.end()) return ids;
-    const Json list = found->is_array() ? *found : Json::array({*found});
-    for (const Json& id : list)
-      if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
-    return ids;
-  };
-  const std::string generation = (std::filesystem::path(directory.path()) / "generation_config.json").string();
-  if (std::filesystem::exists(generation))
-    if (std::vector<int32_t> ids = read(read_json_object(generation)); !ids.empty()) return ids;
-  return read(directory.config());
-}
 
 std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<bool(int32_t)>& emit) {
   require(run.kind == RunKind::kGenerate, "generate() needs a run that was prepared for generation");
@@ -45,7 +27,7 @@ std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, co
   loading = &executor;
   executor.run_phase("load");
 
-  std::vector<int32_t> ends = end_of_text_ids(run.directory);
+  std::vector<int32_t> ends = run.directory.end_of_text_ids();
   if (run.chat && run.chat->end_id) ends.push_back(*run.chat->end_id);
   Sampler sampler({.temperature = run.options.temperature, .top_k = run.options.top_k, .top_p = run.options.top_p},
                   run.options.seed, run.model.vocabulary);

@@ -17,7 +17,4 @@ namespace snug {
 // outside its vocabulary.
 std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, const std::function<bool(int32_t)>& emit);
 
-// Ids at which generation ends, from generation_config.json or config.json (eos_token_id may be one id or a list); empty when neither says.
-std::vector<int32_t> end_of_text_ids(const ModelDirectory& directory);
-
 }  // namespace snug

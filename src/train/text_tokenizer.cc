@@ -5,15 +5,15 @@
 #include "base/json.h"
 #include "formats/byte_tokenizer.h"
 #include "formats/chat_template/chat_template.h"
-#include "train/generator.h"
+#include "formats/tokenizer/tokenizer_json.h"
+#include "formats/tokenizer_config.h"
 
 namespace snug {
 
 std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model) {
   const std::string& directory = options.model;
-  const bool has_file = file_exists(join_path(directory, "tokenizer.json"));
-  if (options.from_scratch && !has_file && !file_exists(join_path(directory, "vocab.json"))) return nullptr;
-  if (has_file && !difference_from_byte_tokenizer(directory)) return nullptr;
+  if (options.from_scratch && !has_tokenizer(directory)) return nullptr;
+  if (file_exists(join_path(directory, "tokenizer.json")) && !difference_from_byte_tokenizer(directory)) return nullptr;
   std::unique_ptr<const Tokenizer> tokenizer = Tokenizer::load(directory);
   if (const int32_t largest = tokenizer->largest_id(); largest >= model.vocabulary)
     throw_user(ExitCode::kBadFile,
@@ -26,16 +26,15 @@ std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const
 }
 
 std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tokenizer& tokenizer) {
-  const std::string config = join_path(directory.path(), "tokenizer_config.json");
-  if (file_exists(config)) {
-    const Json json = read_json_object(config);
-    if (const auto found = json.find("eos_token"); found != json.end()) {
-      const Json content = found->is_object() ? found->value("content", Json()) : *found;
-      if (content.is_string())
-        if (const auto id = tokenizer.token_to_id(content.get<std::string>())) return id;
-    }
+  const TokenizerConfig config = read_tokenizer_config(directory.path());
+  if (const std::string* token = config.special_token("eos_token")) {
+    const std::optional<int32_t> id = tokenizer.token_to_id(*token);
+    if (!id)
+      throw_user(ExitCode::kBadFile, "{}: eos_token is {}; expected a token of {}", config.file, quote_json(Json(*token)),
+                 tokenizer.spec().file);
+    return id;
   }
-  const std::vector<int32_t> ids = end_of_text_ids(directory);
+  const std::vector<int32_t> ids = directory.end_of_text_ids();
   if (ids.empty() || !tokenizer.id_to_token(ids.front())) return std::nullopt;
   return ids.front();
 }

@@ -19,6 +19,7 @@ namespace snug {
 std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model);
 
 // The id that ends a text: eos_token of tokenizer_config.json, else the first end-of-text id of the model; none when neither names one.
+// Throws UserError(kBadFile) for an eos_token that is no token of the tokenizer.
 std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tokenizer& tokenizer);
 
 // The prompt's ids, with what the tokenizer puts before a text and without what it puts behind.

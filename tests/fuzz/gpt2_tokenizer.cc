@@ -11,9 +11,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return begin < end ? text.substr(begin, end - begin) : std::string_view();
   };
   fuzz::read_or_refuse([&] {
-    const Tokenizer tokenizer(parse_gpt2_files(part(0, first), "vocab.json", part(first + 1, second),
-                                               "merges.txt", part(second + 1, size),
-                                               "tokenizer_config.json"));
+    const std::string_view config = part(second + 1, size);
+    const Tokenizer tokenizer(
+        parse_gpt2_files(part(0, first), "vocab.json", part(first + 1, second), "merges.txt",
+                         config.empty() ? TokenizerConfig() : parse_tokenizer_config(config, "config")));
     std::string decoded =
         tokenizer.decode(tokenizer.encode("Hello, world!  It's 12345\n\n<|endoftext|> a b"), false);
   });

@@ -1,8 +1,9 @@
-// config.json: each family's reader, and the choice between them with what a model directory refuses.
+// config.json: each family's reader, and the choice between them with what a model directory refuses. tokenizer_config.json.
 #include <cstdlib>
 
 #include "base/file.h"
 #include "formats/model_directory.h"
+#include "formats/tokenizer_config.h"
 #include "fuzz_target.h"
 
 namespace {
@@ -31,6 +32,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::read_or_refuse([&] {
     const ModelDirectory model = ModelDirectory::open(directory);
     fuzz::check(model.vocab_size() > 0, "a vocabulary has ids");
+    for (const int32_t id : model.end_of_text_ids()) fuzz::check(id >= 0, "an end of text is an id");
+  });
+  fuzz::read_or_refuse([&] {
+    const TokenizerConfig config = parse_tokenizer_config(text, "f");
+    for (const auto& [name, token] : config.special_tokens)
+      fuzz::check(config.special_token(name) != nullptr, "a token that is named is there");
   });
   return 0;
 }

@@ -2,8 +2,8 @@
 
 #include "base/errors.h"
 #include "base/file.h"
+#include "base/json_cursor.h"
 #include "formats/dataset/byte_source.h"
-#include "formats/dataset/json_cursor.h"
 #include "formats/dataset/parse_row.h"
 #include "formats/dataset/row_splitter.h"
 

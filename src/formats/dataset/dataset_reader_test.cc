@@ -373,6 +373,10 @@ TEST(DatasetReader, EachBrokenRowHasOneClearMessage) {
   EXPECT_EQ(outcome(R"({"segments": ["a"]})"), R"(1: segments[0] is "a" (string); expected an object)");
   EXPECT_EQ(outcome(R"({"input_ids": [1, "x"]})"),
             R"(1: input_ids[1] is "x" (string); expected the id of a token)");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2.5]})"),
+            "1: input_ids[1] is 2.5 (number); expected the id of a token");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "attention_mask": [1, true]})"),
+            "1: attention_mask[1] is true (boolean); expected 0 or 1");
   EXPECT_EQ(outcome(R"({"input_ids": [1, -1]})"), "1: input_ids[1] is -1; expected the id of a token");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [1]})"),
             "1: labels has 1 elements; expected 2, as input_ids has");

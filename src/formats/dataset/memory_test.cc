@@ -105,7 +105,7 @@ TEST(DatasetMemory, AConversationOfManyTurns) {
             "1 rows");
   EXPECT_THAT(
       read(R"({"messages":[)" + repeat(turn, 500'000) + "]}", DatasetFormat::kMessages, kConversation),
-      testing::HasSubstr("messages brings the row to more than 200000 values"));
+      testing::HasSubstr("messages brings it to more than 200000 values"));
 }
 
 TEST(DatasetMemory, Segments) {

@@ -2,40 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <utility>
 
 #include "base/json.h"
-#include "formats/dataset/json_cursor.h"
+#include "base/json_cursor.h"
 
 namespace snug {
 namespace {
 
-// A field of a row and what reads its value, which the cursor stands before.
-struct Field {
-  std::string_view name;  // empty: rows do not have it
-  std::function<void(std::string_view name)> read;
-};
-
-// Reads a whole row: each of its fields at most once, those that are not among `fields` are passed over.
-void read_fields(JsonCursor& cursor, std::initializer_list<Field> fields) {
-  std::vector<const Field*> seen;
-  cursor.enter_object();
-  for (std::string key; cursor.next_key(key);) {
-    const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& known) {
-      return !known.name.empty() && known.name == key;
-    });
-    if (field == fields.end()) {
-      cursor.skip_value();
-      continue;
-    }
-    if (std::find(seen.begin(), seen.end(), field) != seen.end())
-      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor.place(), key);
-    seen.push_back(field);
-    field->read(field->name);
-  }
+// A whole row.
+void read_row(JsonCursor& cursor, std::initializer_list<JsonField> fields) {
+  read_fields(cursor, "the row", fields);
   cursor.finish();
 }
 
@@ -59,18 +38,18 @@ std::optional<std::string> read_optional_string(JsonCursor& cursor, std::string_
 TextRow parse_text(JsonCursor& cursor, std::string_view text_field) {
   const std::string_view name = text_field.empty() ? "text" : text_field;
   std::optional<std::string> text, content;
-  read_fields(cursor, {{name,
-                        [&](std::string_view field) {
-                          content.reset();
-                          text = cursor.read_string(field);
-                        }},
-                       {text_field.empty() ? "content" : "", [&](std::string_view field) {
-                          // With both, text is the document and content may be anything.
-                          if (!text && cursor.peek() == JsonCursor::Kind::kString)
-                            content = cursor.read_string(field);
-                          else
-                            cursor.skip_value();
-                        }}});
+  read_row(cursor, {{name,
+                     [&](std::string_view field) {
+                       content.reset();
+                       text = cursor.read_string(field);
+                     }},
+                    {text_field.empty() ? "content" : "", [&](std::string_view field) {
+                       // With both, text is the document and content may be anything.
+                       if (!text && cursor.peek() == JsonCursor::Kind::kString)
+                         content = cursor.read_string(field);
+                       else
+                         cursor.skip_value();
+                     }}});
   if (!text && !content) throw_missing(cursor.place(), name, "a string");
   return {std::move(text ? *text : *content)};
 }
@@ -161,10 +140,9 @@ void check_messages(Json& messages, std::string_view place, std::string_view fie
 ChatRow parse_messages(JsonCursor& cursor) {
   std::optional<Json> messages;
   ChatRow row;
-  read_fields(cursor,
-              {{"messages", [&](std::string_view field) { messages = cursor.read_tree(field); }},
-               {"tools", [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
-               {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
+  read_row(cursor, {{"messages", [&](std::string_view field) { messages = cursor.read_tree(field); }},
+                    {"tools", [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
+                    {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
   if (!messages) throw_missing(cursor.place(), "messages", "an array of messages");
   check_messages(*messages, cursor.place(), "messages");
   row.messages = std::move(*messages);
@@ -225,11 +203,11 @@ ChatRow parse_sharegpt(JsonCursor& cursor, const RowNames& names) {
   std::optional<Json> turns;
   std::optional<std::string> system;
   ChatRow row;
-  read_fields(cursor,
-              {{names.conversations, [&](std::string_view field) { turns = cursor.read_tree(field); }},
-               {names.system, [&](std::string_view field) { system = read_optional_string(cursor, field); }},
-               {names.tools, [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
-               {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
+  read_row(cursor,
+           {{names.conversations, [&](std::string_view field) { turns = cursor.read_tree(field); }},
+            {names.system, [&](std::string_view field) { system = read_optional_string(cursor, field); }},
+            {names.tools, [&](std::string_view field) { row.tools = read_tools(cursor, field); }},
+            {kVariables, [&](std::string_view field) { row.variables = cursor.read_tree(field); }}});
   const std::string_view place = cursor.place();
   const std::string& field = names.conversations;
   if (!turns) throw_missing(place, field, "an array of turns");
@@ -304,12 +282,12 @@ AlpacaFields read_alpaca(JsonCursor& cursor, const RowNames& names) {
   const auto read_optional = [&](std::string& text, std::string_view field) {
     text = read_optional_string(cursor, field).value_or("");
   };
-  read_fields(cursor,
-              {{names.instruction, [&](std::string_view field) { instruction = cursor.read_string(field); }},
-               {names.input, [&](std::string_view field) { read_optional(row.input, field); }},
-               {names.output, [&](std::string_view field) { output = cursor.read_string(field); }},
-               {names.system, [&](std::string_view field) { read_optional(row.system, field); }},
-               {names.history, [&](std::string_view field) { row.history = read_history(cursor, field); }}});
+  read_row(cursor,
+           {{names.instruction, [&](std::string_view field) { instruction = cursor.read_string(field); }},
+            {names.input, [&](std::string_view field) { read_optional(row.input, field); }},
+            {names.output, [&](std::string_view field) { output = cursor.read_string(field); }},
+            {names.system, [&](std::string_view field) { read_optional(row.system, field); }},
+            {names.history, [&](std::string_view field) { row.history = read_history(cursor, field); }}});
   if (!instruction) throw_missing(cursor.place(), names.instruction, "a string");
   if (!output) throw_missing(cursor.place(), names.output, "a string");
   row.instruction = std::move(*instruction);
@@ -378,10 +356,10 @@ Row parse_prompt_completion(JsonCursor& cursor) {
         cursor.throw_expected(field, "a string or an array of messages");
     }
   };
-  read_fields(cursor, {{"prompt", [&](std::string_view field) { read(prompt, field); }},
-                       {"completion", [&](std::string_view field) { read(completion, field); }},
-                       {"tools", [&](std::string_view field) { tools = read_tools(cursor, field); }},
-                       {kVariables, [&](std::string_view field) { variables = cursor.read_tree(field); }}});
+  read_row(cursor, {{"prompt", [&](std::string_view field) { read(prompt, field); }},
+                    {"completion", [&](std::string_view field) { read(completion, field); }},
+                    {"tools", [&](std::string_view field) { tools = read_tools(cursor, field); }},
+                    {kVariables, [&](std::string_view field) { variables = cursor.read_tree(field); }}});
   const std::string_view place = cursor.place();
   if (prompt.index() == 0) throw_missing(place, "prompt", "a string or an array of messages");
   if (completion.index() == 0) throw_missing(place, "completion", "a string or an array of messages");
@@ -428,17 +406,17 @@ Segment read_segment(JsonCursor& cursor, const std::string& name) {
 
 SegmentRow parse_segments(JsonCursor& cursor) {
   std::optional<SegmentRow> row;
-  read_fields(cursor,
-              {{"segments", [&](std::string_view field) {
-                  cursor.enter_array(field);
-                  std::vector<Segment>& segments = row.emplace().segments;
-                  while (cursor.next_element()) {
-                    if (std::ssize(segments) == JsonCursor::kMostTreeValues)
-                      throw_user(ExitCode::kBadFile, "{}: {} has more than {} elements; expected fewer",
-                                 cursor.place(), field, segments.size());
-                    segments.push_back(read_segment(cursor, fmt::format("{}[{}]", field, segments.size())));
-                  }
-                }}});
+  read_row(cursor,
+           {{"segments", [&](std::string_view field) {
+               cursor.enter_array(field);
+               std::vector<Segment>& segments = row.emplace().segments;
+               while (cursor.next_element()) {
+                 if (std::ssize(segments) == JsonCursor::kMostTreeValues)
+                   throw_user(ExitCode::kBadFile, "{}: {} has more than {} elements; expected fewer",
+                              cursor.place(), field, segments.size());
+                 segments.push_back(read_segment(cursor, fmt::format("{}[{}]", field, segments.size())));
+               }
+             }}});
   constexpr std::string_view kSegments = R"(an array of {"text": …, "label": true or false}, at least one)";
   if (!row) throw_missing(cursor.place(), "segments", kSegments);
   if (row->segments.empty())
@@ -454,13 +432,12 @@ std::vector<int32_t> read_ids(JsonCursor& cursor, std::string_view field, int32_
   std::vector<int32_t> ids;
   ids.reserve(cursor.count_elements());
   while (cursor.next_element()) {
-    if (cursor.peek() != JsonCursor::Kind::kNumber)
-      cursor.throw_expected(fmt::format("{}[{}]", field, ids.size()), expected);
-    const int64_t value = cursor.read_integer(field);
-    if (value < least || value > std::numeric_limits<int32_t>::max())
+    const std::optional<int64_t> value = cursor.take_integer();
+    if (!value) cursor.throw_expected(fmt::format("{}[{}]", field, ids.size()), expected);
+    if (*value < least || *value > std::numeric_limits<int32_t>::max())
       throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected {}", cursor.place(), field, ids.size(),
-                 value, expected);
-    ids.push_back(static_cast<int32_t>(value));
+                 *value, expected);
+    ids.push_back(static_cast<int32_t>(*value));
   }
   return ids;
 }
@@ -469,30 +446,31 @@ TokenRow parse_tokens(JsonCursor& cursor) {
   TokenRow row;
   std::vector<bool> attended;
   bool has_ids = false, has_mask = false, has_labels = false;
-  read_fields(cursor, {{"input_ids",
-                        [&](std::string_view field) {
-                          row.ids = read_ids(cursor, field, 0, "the id of a token");
-                          has_ids = true;
-                        }},
-                       {"labels",
-                        [&](std::string_view field) {
-                          if (is_null(cursor)) return;
-                          row.labels =
-                              read_ids(cursor, field, -100, "an id, or -100 for what is not learned");
-                          has_labels = true;
-                        }},
-                       {"attention_mask", [&](std::string_view field) {
-                          if (is_null(cursor)) return;
-                          has_mask = true;
-                          cursor.enter_array(field);
-                          while (cursor.next_element()) {
-                            const int64_t value = cursor.read_integer(field);
-                            if (value != 0 && value != 1)
-                              throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected 0 or 1",
-                                         cursor.place(), field, attended.size(), value);
-                            attended.push_back(value == 1);
-                          }
-                        }}});
+  read_row(cursor, {{"input_ids",
+                     [&](std::string_view field) {
+                       row.ids = read_ids(cursor, field, 0, "the id of a token");
+                       has_ids = true;
+                     }},
+                    {"labels",
+                     [&](std::string_view field) {
+                       if (is_null(cursor)) return;
+                       row.labels = read_ids(cursor, field, -100, "an id, or -100 for what is not learned");
+                       has_labels = true;
+                     }},
+                    {"attention_mask", [&](std::string_view field) {
+                       if (is_null(cursor)) return;
+                       has_mask = true;
+                       cursor.enter_array(field);
+                       while (cursor.next_element()) {
+                         const std::optional<int64_t> value = cursor.take_integer();
+                         if (!value)
+                           cursor.throw_expected(fmt::format("{}[{}]", field, attended.size()), "0 or 1");
+                         if (*value != 0 && *value != 1)
+                           throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected 0 or 1", cursor.place(),
+                                      field, attended.size(), *value);
+                         attended.push_back(*value == 1);
+                       }
+                     }}});
   const std::string_view place = cursor.place();
   if (!has_ids) throw_missing(place, "input_ids", "an array of ids");
   const auto check_length = [&](std::string_view field, size_t length) {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
-#include "formats/dataset/json_cursor.h"
+#include "base/json_cursor.h"
 
 namespace snug {
 namespace {

@@ -153,10 +153,11 @@ Counted count_pieces(const std::vector<std::string>& paths, const BpeTraining& t
   std::mutex mutex;  // of everything below
   std::exception_ptr failure;
   const auto refuse = [&](int64_t bytes) {
-    throw_user(ExitCode::kDoesNotFit,
-               "the distinct pieces of the text take more than {} ({} so far); expected less: give a part of "
-               "the text",
-               format_bytes(training.memory), format_bytes(Bytes(bytes)));
+    throw_user(
+        ExitCode::kDoesNotFit,
+        "the distinct pieces of the text take more than {} ({} so far); expected less: give more --memory "
+        "or a part of the text",
+        format_bytes(training.memory), format_bytes(Bytes(bytes)));
   };
   const auto work = [&] {
     try {

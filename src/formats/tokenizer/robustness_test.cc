@@ -105,8 +105,7 @@ TEST(TokenizerFiles, WhatIsWrongIsNamed) {
            {"/pre_tokenizer", Json{{"type", "Metaspace"}, {"replacement", "ab"}}, "expected one character"},
            {"/post_processor", Json{{"type", "TemplateProcessing"}, {"single", Json::array()}},
             "expected the text (A) once"},
-           {"/post_processor",
-            Json{{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"<x>", 77}}},
+           {"/post_processor", Json{{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"<x>", 77}}},
             "post_processor puts the id 77 beside a text; expected the id of a token"},
            {"/post_processor", Json{{"type", "Other"}}, "post_processor is \"Other\""},
            {"/decoder", Json{{"type", "WordPiece"}}, "decoder is \"WordPiece\""},
@@ -116,6 +115,39 @@ TEST(TokenizerFiles, WhatIsWrongIsNamed) {
     json[Json::json_pointer(c.pointer)] = c.value;
     expect_user_error(ExitCode::kBadFile, c.message, [&] { make(json); });
   }
+}
+
+TEST(TokenizerFiles, WhatIsMissingOrTwiceIsNamed) {
+  const std::string text = small().dump();
+  const auto refused = [](const std::string& file, std::string_view message) {
+    SCOPED_TRACE(file);
+    expect_user_error(ExitCode::kBadFile, message, [&] { parse_tokenizer_json(file, "t.json"); });
+  };
+  refused("", "t.json: byte 1: not valid JSON: a value is missing; found the end");
+  refused("[]", "t.json: the top is [] (array); expected an object");
+  refused("{}", "t.json: model is missing; expected an object");
+  refused(text + "x", "not valid JSON: expected nothing more; found \"x\"");
+  refused(text.substr(0, text.size() - 1), "not valid JSON");
+  refused(std::string("{\"a\0\":1}", 9), "byte 4: not valid JSON: a control character within a string");
+  refused(R"({"model":{"type":"BPE","merges":[]}})", "t.json: model.vocab is missing; expected an object");
+  refused(R"({"model":{"type":"BPE","vocab":{}}})", "t.json: model.merges is missing; expected an array");
+  refused(R"({"model":{"type":"BPE","vocab":{"a":0},"vocab":{"b":1},"merges":[]}})", "vocab occurs twice");
+  refused(R"({"model":{"type":"BPE","vocab":{"a":0,"a":1},"merges":[]}})",
+          "model.vocab has \"a\" (string) twice");
+  refused(R"({"added_tokens":[],"added_tokens":[]})", "added_tokens occurs twice; expected it once");
+  refused(R"({"decoder":{"type":"Fuse","type":"Fuse"}})", "decoder has the key \"type\" (string) twice");
+}
+
+// A token of a merge may hold a space where the merge is a pair; as one text it could not be told where to part it.
+TEST(TokenizerFiles, PairsMayHoldSpaces) {
+  Json json = small();
+  json["model"]["vocab"]["a "] = 5;
+  json["model"]["vocab"]["a b"] = 6;
+  json["model"]["vocab"][" "] = 7;
+  json["model"]["merges"] = Json::array({Json::array({"a", " "}), Json::array({"a ", "b"})});
+  EXPECT_EQ(make(json)->encode("a bb"), (std::vector<int32_t>{6, 1}));
+  json["model"]["merges"] = Json::array({"a  ", "a  b"});
+  expect_user_error(ExitCode::kBadFile, "expected two tokens with one space between", [&] { make(json); });
 }
 
 TEST(TokenizerFiles, TokensOutsideTheVocabularyFollowIt) {
@@ -247,12 +279,22 @@ TEST(TokenizerFiles, NestingAndSizeAreLimited) {
   Json json = small();
   const std::string text = json.dump();
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  for (const char* key : {"\"normalizer\":", "\"vocab\":"}) {
+  for (const auto& [key, message] : std::vector<std::pair<std::string, std::string>>{
+           {"normalizer", "normalizer is nested deeper than 64 levels"},
+           {"added_tokens", "added_tokens[0] is [[["},
+           {"model", "model is [[["},
+           {"vocab", "model.vocab is [[["},
+           {"merges", "model.merges[0] is [[["},
+           {"unk_token", "model.unk_token is nested deeper than 64 levels"}}) {
+    SCOPED_TRACE(key);
     std::string bomb = text;
-    bomb.insert(bomb.find(key) + std::string_view(key).size(), deep + ",\"x\":");
-    expect_user_error(ExitCode::kBadFile, "nested deeper than 64 levels",
-                      [&] { parse_tokenizer_json(bomb, "t.json"); });
+    const std::string quoted = "\"" + key + "\":";
+    bomb.insert(bomb.find(quoted) + quoted.size(), deep + ",\"x\":");
+    expect_user_error(ExitCode::kBadFile, message, [&] { parse_tokenizer_json(bomb, "t.json"); });
   }
+  std::string passed_over = text;
+  passed_over.insert(1, "\"x\":" + deep + ",");
+  EXPECT_EQ(parse_tokenizer_json(passed_over, "t.json").tokens.size(), 5U);
   Json parts = {{"type", "NFC"}};
   for (int i = 0; i < 60; ++i) parts = Json{{"type", "Sequence"}, {"normalizers", Json::array({parts})}};
   json["normalizer"] = parts;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
-#include <unordered_set>
+#include <functional>
+#include <numeric>
+#include <optional>
 
 #include "base/errors.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_cursor.h"
 
 namespace snug {
 
@@ -17,218 +19,86 @@ const std::string_view kGpt2Regex =
 namespace {
 
 constexpr Bytes kLargestFile{512 << 20};
-constexpr size_t kDeepest = 64;
-constexpr int64_t kMostValues = 400'000;  // outside vocabulary and merges
+constexpr size_t kMostAddedTokens = 100'000;
+constexpr int64_t kMostTreeValues = 20'000;  // of the parts that become trees
+const std::string kExpectedId = fmt::format("an id below {}", kMostIds);
 constexpr std::string_view kWhatToDo =
     "Snug reads BPE tokenizers; bring token shards made with the model's own tokenizer instead";
 
-// Reads a file as a stream: vocabulary and merges go into the specification at once, everything else becomes
-// a tree. With `whole` the top is the vocabulary itself (vocab.json).
-class Reader : public nlohmann::json_sax<Json> {
- public:
-  Reader(TokenizerSpec& spec, bool whole) : spec_(spec), whole_(whole) {}
+// Files of tokenizers that Snug does not read.
+constexpr std::array<std::string_view, 5> kOtherTokenizers = {
+    "tokenizer.model", "spiece.model", "tokenizer.tiktoken", "qwen.tiktoken", "vocab.txt"};
 
-  Json take() { return std::move(root_); }
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (mode_ != Mode::kVocabulary) return add(value);
-    if (value >= static_cast<uint64_t>(kMostIds))
-      throw_user(ExitCode::kBadFile, "{}: {} of {} is {}; expected an id below {}", spec_.file,
-                 vocabulary_field(), quoted(token_), value, kMostIds);
-    spec_.tokens.push_back(token_);
-    spec_.ids.push_back(static_cast<int32_t>(value));
-    return true;
-  }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool binary(binary_t&) override { return false; }
-
-  bool string(string_t& value) override {
-    if (mode_ == Mode::kMerges) {  // the older form: both with a space between
-      const size_t space = value.find(' ');
-      if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos)
-        throw_user(ExitCode::kBadFile,
-                   "{}: model.merges[{}] is {}; expected two tokens with one space between", spec_.file,
-                   spec_.merges.size() / 2, quoted(value));
-      spec_.merges.push_back(std::string_view(value).substr(0, space));
-      spec_.merges.push_back(std::string_view(value).substr(space + 1));
-      return true;
-    }
-    if (mode_ == Mode::kPair) {
-      if (++parts_ <= 2) spec_.merges.push_back(value);
-      return true;
-    }
-    return add(std::move(value));
-  }
-
-  bool start_object(std::size_t) override {
-    if (mode_ == Mode::kTree && (whole_ ? open_.empty() : at_model() && key_ == "vocab")) {
-      mode_ = Mode::kVocabulary;
-      return true;
-    }
-    return open(Json::object());
-  }
-  bool key(string_t& name) override {
-    if (mode_ == Mode::kVocabulary) {
-      token_ = std::move(name);
-      return true;
-    }
-    if (mode_ == Mode::kSkip) return true;
-    if (!keys_.back().insert(name).second)
-      throw_user(ExitCode::kBadFile, "{}: the key {} occurs twice in one object", spec_.file, quoted(name));
-    key_ = std::move(name);
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override {
-    if (mode_ == Mode::kMerges) {
-      mode_ = Mode::kPair;
-      parts_ = 0;
-      return true;
-    }
-    if (mode_ == Mode::kTree && at_model() && key_ == "merges") {
-      mode_ = Mode::kMerges;
-      return true;
-    }
-    if (mode_ == Mode::kTree && at_model() && key_ == "vocab") {  // a Unigram model: refused by its type
-      mode_ = Mode::kSkip;
-      skipped_ = 1;
-      return true;
-    }
-    return open(Json::array());
-  }
-  bool end_array() override { return close(); }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    std::string_view why = error.what();
-    if (const size_t colon = why.find(": "); colon != std::string_view::npos) why.remove_prefix(colon + 2);
-    throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: {}", spec_.file, position, why);
-  }
-
- private:
-  enum class Mode : uint8_t { kTree, kVocabulary, kMerges, kPair, kSkip };
-
-  static std::string quoted(const std::string& text) { return quote_json(Json(text)); }
-  const char* vocabulary_field() const { return whole_ ? "the id" : "model.vocab: the id"; }
-  // Directly inside the object "model" of the top.
-  bool at_model() const { return open_.size() == 2 && model_; }
-
-  [[noreturn]] void misplaced(const Json& value) {
-    if (mode_ == Mode::kVocabulary)
-      throw_user(ExitCode::kBadFile, "{}: {} of {} is {}; expected a non-negative integer", spec_.file,
-                 vocabulary_field(), quoted(token_), quote_json(value));
-    const size_t begun = mode_ == Mode::kPair ? std::min<size_t>(parts_, 2) : 0;  // of this pair
-    throw_user(ExitCode::kBadFile, "{}: model.merges[{}] is {}; expected two tokens", spec_.file,
-               (spec_.merges.size() - begun) / 2, quote_json(value));
-  }
-
-  Json* place(Json value) {
-    if (++values_ > kMostValues)
-      throw_user(ExitCode::kBadFile, "{}: more than {} values outside vocabulary and merges", spec_.file,
-                 kMostValues);
-    if (open_.empty()) {
-      root_ = std::move(value);
-      return &root_;
-    }
-    if (open_.back()->is_array())
-      return &open_.back()->get_ref<Json::array_t&>().emplace_back(std::move(value));
-    auto& object = open_.back()->get_ref<Json::object_t&>();
-    object.push_back({key_, std::move(value)});
-    return &object.back().second;
-  }
-
-  template <typename T>
-  bool add(T&& value) {
-    if (mode_ == Mode::kSkip) return true;
-    if (mode_ != Mode::kTree) misplaced(Json(std::forward<T>(value)));
-    place(Json(std::forward<T>(value)));
-    return true;
-  }
-
-  bool open(Json container) {
-    if (mode_ == Mode::kSkip) {
-      if (++skipped_ > kDeepest) too_deep();
-      return true;
-    }
-    if (mode_ != Mode::kTree) misplaced(container);
-    if (open_.size() >= kDeepest) too_deep();
-    if (open_.size() == 1) model_ = key_ == "model" && container.is_object();
-    open_.push_back(place(std::move(container)));  // the parent cannot grow while this child is open
-    keys_.emplace_back();
-    return true;
-  }
-
-  [[noreturn]] void too_deep() const {
-    throw_user(ExitCode::kBadFile, "{}: nested deeper than {} levels", spec_.file, kDeepest);
-  }
-
-  bool close() {
-    switch (mode_) {
-      case Mode::kPair:
-        if (parts_ != 2)
-          throw_user(ExitCode::kBadFile, "{}: model.merges[{}] has {} tokens; expected two", spec_.file,
-                     (spec_.merges.size() - std::min<size_t>(parts_, 2)) / 2, parts_);
-        mode_ = Mode::kMerges;
-        return true;
-      case Mode::kSkip:
-        if (--skipped_ == 0) mode_ = Mode::kTree;
-        return true;
-      case Mode::kVocabulary:
-      case Mode::kMerges:
-        mode_ = Mode::kTree;
-        if (!whole_) place(true);  // it was there
-        return true;
-      case Mode::kTree:
-        break;
-    }
-    open_.pop_back();
-    keys_.pop_back();
-    return true;
-  }
-
-  TokenizerSpec& spec_;
-  bool whole_;
-  Mode mode_ = Mode::kTree;
-  bool model_ = false;
-  size_t parts_ = 0, skipped_ = 0;
-  std::string token_, key_;
-  Json root_;
-  std::vector<Json*> open_;
-  std::vector<std::unordered_set<std::string>> keys_;
-  int64_t values_ = 0;
-};
-
-Json read(std::string_view text, TokenizerSpec& spec, bool whole) {
+void check_size(std::string_view text, const std::string& file) {
   if (static_cast<int64_t>(text.size()) > kLargestFile.value)
-    throw_user(ExitCode::kBadFile, "{}: is {}; expected at most {}", spec.file,
+    throw_user(ExitCode::kBadFile, "{}: is {}; expected at most {}", file,
                format_bytes(Bytes(static_cast<int64_t>(text.size()))), format_bytes(kLargestFile));
-  // The parser takes a NUL for the end of its input and would not look at what follows.
-  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
-    throw_user(ExitCode::kBadFile, "{}: byte {}: not valid JSON: a NUL", spec.file, nul + 1);
-  Reader reader(spec, whole);
-  require(Json::sax_parse(text.begin(), text.end(), &reader), "{}: the JSON parser stopped without an error",
-          spec.file);
-  return reader.take();
+}
+
+// What the vocabulary and the merges are among the model's other values.
+constexpr std::string_view kVocabulary = "model.vocab", kMerges = "model.merges";
+
+std::string quote_token(std::string_view text) { return quote_json(Json(std::string(text))); }
+
+// An object of tokens and their ids.
+void read_vocabulary(JsonCursor& cursor, std::string_view field, TokenizerSpec& spec) {
+  cursor.enter_object(field);
+  for (std::string token; cursor.next_key(token);) {
+    const auto id_of = [&] { return fmt::format("{}: the id of {}", field, quote_token(token)); };
+    constexpr std::string_view kExpected = "a non-negative integer";
+    const std::optional<int64_t> id = cursor.take_integer();
+    if (!id) cursor.throw_expected(id_of(), kExpected);
+    if (*id < 0) throw_unexpected(spec.file, id_of(), *id, kExpected);
+    if (*id >= kMostIds) throw_unexpected(spec.file, id_of(), *id, kExpectedId);
+    spec.tokens.push_back(token);
+    spec.ids.push_back(static_cast<int32_t>(*id));
+  }
+}
+
+// Pairs of tokens: ["a", "b"], or, as older files have them, "a b".
+void read_merges(JsonCursor& cursor, TokenizerSpec& spec) {
+  cursor.enter_array(kMerges);
+  for (size_t i = 0; cursor.next_element(); ++i) {
+    const auto field = [&] { return fmt::format("{}[{}]", kMerges, i); };
+    if (cursor.peek() == JsonCursor::Kind::kString) {
+      const std::string pair = cursor.read_string(kMerges);
+      const size_t space = pair.find(' ');
+      if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos)
+        throw_user(ExitCode::kBadFile, "{}: {} is {}; expected two tokens with one space between", spec.file,
+                   field(), quote_token(pair));
+      spec.merges.push_back(std::string_view(pair).substr(0, space));
+      spec.merges.push_back(std::string_view(pair).substr(space + 1));
+      continue;
+    }
+    if (cursor.peek() != JsonCursor::Kind::kArray) cursor.throw_expected(field(), "two tokens");
+    cursor.enter_array(kMerges);
+    size_t tokens = 0;
+    for (; cursor.next_element(); ++tokens) {
+      if (cursor.peek() != JsonCursor::Kind::kString) cursor.throw_expected(field(), "two tokens");
+      const std::string token = cursor.read_string(kMerges);
+      if (tokens < 2) spec.merges.push_back(token);
+    }
+    if (tokens != 2)
+      throw_user(ExitCode::kBadFile, "{}: {} has {} tokens; expected two", spec.file, field(), tokens);
+  }
 }
 
 // Tokens and ids are each unique.
 void check_vocabulary(const TokenizerSpec& spec, std::string_view field) {
-  std::unordered_set<std::string_view> tokens;
-  tokens.reserve(spec.tokens.size());
-  for (size_t i = 0; i < spec.tokens.size(); ++i)
-    if (!tokens.insert(spec.tokens[i]).second)
-      throw_user(ExitCode::kBadFile, "{}: {} has {} twice", spec.file, field,
-                 quote_json(Json(std::string(spec.tokens[i]))));
-  std::unordered_map<int32_t, size_t> ids;
-  ids.reserve(spec.ids.size());
-  for (size_t i = 0; i < spec.ids.size(); ++i)
-    if (const auto [found, fresh] = ids.emplace(spec.ids[i], i); !fresh)
-      throw_user(ExitCode::kBadFile, "{}: {} gives id {} to {} and to {}", spec.file, field, spec.ids[i],
-                 quote_json(Json(std::string(spec.tokens[found->second]))),
-                 quote_json(Json(std::string(spec.tokens[i]))));
+  std::vector<uint32_t> order(spec.tokens.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto twice = [&](const auto& key) {
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+    return std::adjacent_find(order.begin(), order.end(),
+                              [&](uint32_t a, uint32_t b) { return key(a) == key(b); });
+  };
+  if (const auto same = twice([&](uint32_t i) { return spec.tokens[i]; }); same != order.end())
+    throw_user(ExitCode::kBadFile, "{}: {} has {} twice", spec.file, field, quote_token(spec.tokens[*same]));
+  if (const auto same = twice([&](uint32_t i) { return spec.ids[i]; }); same != order.end()) {
+    const auto [first, second] = std::minmax(same[0], same[1]);
+    throw_user(ExitCode::kBadFile, "{}: {} gives id {} to {} and to {}", spec.file, field, spec.ids[first],
+               quote_token(spec.tokens[first]), quote_token(spec.tokens[second]));
+  }
 }
 
 // What the value at `key` is, or null when absent.
@@ -441,7 +311,7 @@ DecoderStep read_decoder(const Component& component) {
 
 int32_t read_id(const Component& value) {
   if (!value.json.is_number_unsigned() || value.json.get<uint64_t>() >= static_cast<uint64_t>(kMostIds))
-    value.unexpected(fmt::format("an id below {}", kMostIds));
+    value.unexpected(kExpectedId);
   return value.json.get<int32_t>();
 }
 
@@ -492,43 +362,97 @@ void read_post_processor(const Component& component, TokenizerSpec& spec) {
   }
 }
 
-void read_model(const Json& json, TokenizerSpec& spec) {
-  const Component model{at(json, "model"), spec.file, "model"};
-  if (!model.json.is_object()) model.unexpected("an object");
+// The model: its vocabulary and merges as they come, and what else it says.
+void read_model(JsonCursor& cursor, TokenizerSpec& spec) {
+  Json settings = Json::object();
+  const auto setting = [&](std::string_view key) {
+    settings[std::string(key)] = cursor.read_tree(fmt::format("model.{}", key));
+  };
+  // What stands for the vocabulary or the merges and is something else: other kinds of models are refused by their type.
+  std::optional<std::string> other_vocabulary = "missing", other_merges = "missing";
+  read_fields(cursor, "model",
+              {{"vocab",
+                [&](std::string_view) {
+                  other_vocabulary.reset();
+                  if (cursor.peek() == JsonCursor::Kind::kObject)
+                    read_vocabulary(cursor, kVocabulary, spec);
+                  else
+                    other_vocabulary = cursor.quote_value();
+                }},
+               {"merges",
+                [&](std::string_view) {
+                  other_merges.reset();
+                  if (cursor.peek() == JsonCursor::Kind::kArray)
+                    read_merges(cursor, spec);
+                  else
+                    other_merges = cursor.quote_value();
+                }},
+               {"type", setting},
+               {"unk_token", setting},
+               {"fuse_unk", setting},
+               {"byte_fallback", setting},
+               {"ignore_merges", setting},
+               {"dropout", setting},
+               {"continuing_subword_prefix", setting},
+               {"end_of_word_suffix", setting}});
+  const Component model{settings, spec.file, "model"};
   // Files of the library's first versions have no type.
-  const std::string type =
-      at(model.json, "type").is_null() && model.json.contains("merges") ? "BPE" : model.type();
+  const std::string type = at(settings, "type").is_null() && !other_merges ? "BPE" : model.type();
   if (type != "BPE")
     throw_user(ExitCode::kBadFile, "{}: model.type is \"{}\"; expected \"BPE\" ({})", spec.file, type,
                kWhatToDo);
-  for (const char* key : {"vocab", "merges"})
-    if (!(at(model.json, key) == true)) model.child(key).unexpected(key[0] == 'v' ? "an object" : "an array");
+  if (other_vocabulary)
+    throw_user(ExitCode::kBadFile, "{}: {} is {}; expected an object", spec.file, kVocabulary,
+               *other_vocabulary);
+  if (other_merges)
+    throw_user(ExitCode::kBadFile, "{}: {} is {}; expected an array", spec.file, kMerges, *other_merges);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const Component value = model.child(key); !value.json.is_null() && value.json != "")
       value.unexpected(
           fmt::format("null: Snug does not run BPE with prefixes or suffixes of words ({})", kWhatToDo));
   if (const Component dropout = model.child("dropout"); !dropout.json.is_null() && dropout.json != 0.0)
     dropout.unexpected("null: ids would be drawn at random");
-  if (!at(model.json, "unk_token").is_null()) spec.unk_token = model.text("unk_token");
+  if (!at(settings, "unk_token").is_null()) spec.unk_token = model.text("unk_token");
   spec.fuse_unk = model.boolean("fuse_unk", false);
   spec.byte_fallback = model.boolean("byte_fallback", false);
   spec.ignore_merges = model.boolean("ignore_merges", false);
-  check_vocabulary(spec, "model.vocab");
+  check_vocabulary(spec, kVocabulary);
 }
 
-void read_added_tokens(const Json& json, TokenizerSpec& spec) {
-  const Component added{at(json, "added_tokens"), spec.file, "added_tokens"};
-  if (added.json.is_null()) return;
-  if (!added.json.is_array()) added.unexpected("an array");
-  for (size_t i = 0; i < added.json.size(); ++i) {
-    const Component entry = added.child(added.json[i], fmt::format("[{}]", i));
-    if (!entry.json.is_object()) entry.unexpected("an object");
-    AddedToken token{.content = entry.text("content"), .id = read_id(entry.child("id"))};
-    token.special = entry.boolean("special", false);
-    token.normalized = entry.boolean("normalized", !token.special);
-    token.lstrip = entry.boolean("lstrip", false);
-    token.rstrip = entry.boolean("rstrip", false);
-    token.single_word = entry.boolean("single_word", false);
+void read_added_tokens(JsonCursor& cursor, std::string_view key, TokenizerSpec& spec) {
+  cursor.enter_array(key);
+  for (size_t i = 0; cursor.next_element(); ++i) {
+    if (i == kMostAddedTokens)
+      throw_user(ExitCode::kBadFile, "{}: {} has more than {} tokens", spec.file, key, kMostAddedTokens);
+    const std::string field = fmt::format("{}[{}]", key, i);
+    AddedToken token;
+    std::optional<std::string> content;
+    std::optional<int64_t> id;
+    std::optional<bool> normalized;
+    const auto flag = [&](auto& value) {
+      return [&](std::string_view name) { value = cursor.read_boolean(fmt::format("{}.{}", field, name)); };
+    };
+    read_fields(
+        cursor, field,
+        {{"content",
+          [&](std::string_view name) { content = cursor.read_string(fmt::format("{}.{}", field, name)); }},
+         {"id",
+          [&](std::string_view name) {
+            id = cursor.take_integer();
+            if (!id) cursor.throw_expected(fmt::format("{}.{}", field, name), kExpectedId);
+          }},
+         {"special", flag(token.special)},
+         {"normalized", flag(normalized)},
+         {"lstrip", flag(token.lstrip)},
+         {"rstrip", flag(token.rstrip)},
+         {"single_word", flag(token.single_word)}});
+    if (!content || !id)
+      throw_user(ExitCode::kBadFile, "{}: {} has no {}; expected content and id", spec.file, field,
+                 content ? "id" : "content");
+    if (*id < 0 || *id >= kMostIds) throw_unexpected(spec.file, field + ".id", *id, kExpectedId);
+    token.content = *std::move(content);
+    token.id = static_cast<int32_t>(*id);
+    token.normalized = normalized.value_or(!token.special);
     spec.added_tokens.push_back(std::move(token));
   }
 }
@@ -536,45 +460,78 @@ void read_added_tokens(const Json& json, TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& file) {
+  check_size(text, file);
   TokenizerSpec spec;
   spec.file = file;
-  const Json json = read(text, spec, false);
-  if (!json.is_object()) throw_unexpected(file, "the top", json, "an object");
-  read_model(json, spec);
-  read_added_tokens(json, spec);
-  const auto component = [&](const char* field) { return Component{at(json, field), spec.file, field}; };
-  if (const Component part = component("normalizer"); !part.json.is_null())
-    part.each("normalizers", [&](const Component& c) { spec.normalizer.push_back(read_normalizer(c)); });
-  if (const Component part = component("pre_tokenizer"); !part.json.is_null())
-    part.each("pretokenizers", [&](const Component& c) {
-      if (!spec.pre_tokenizer.empty() && spec.pre_tokenizer.back().kind == PreTokenizerStep::Kind::kByteLevel)
-        throw_user(ExitCode::kBadFile, "{}: {} comes after ByteLevel; expected ByteLevel last", spec.file,
-                   c.field);
-      spec.pre_tokenizer.push_back(read_pre_tokenizer(c));
-    });
-  if (const Component part = component("post_processor"); !part.json.is_null())
-    part.each("processors", [&](const Component& c) { read_post_processor(c, spec); });
-  if (const Component part = component("decoder"); !part.json.is_null()) {
-    spec.has_decoder = true;
-    part.each("decoders", [&](const Component& c) { spec.decoder.push_back(read_decoder(c)); });
-  }
-  for (const char* key : {"truncation", "padding"})
-    if (!at(json, key).is_null())
-      spec.notices.push_back(fmt::format("{}: {} is passed over: texts are encoded whole", file, key));
+  JsonCursor cursor(text, file, kMostTreeValues);
+  bool has_model = false;
+  // A part that is no list of tokens and no null becomes a small tree.
+  using Read = std::function<void(const Component& part)>;
+  const auto part = [&](Read read) {
+    return [&cursor, &spec, read = std::move(read)](std::string_view key) {
+      const Json json = cursor.read_tree(key);
+      if (!json.is_null()) read({json, spec.file, std::string(key)});
+    };
+  };
+  const auto passed_over = part([&](const Component& c) {
+    spec.notices.push_back(fmt::format("{}: {} is passed over: texts are encoded whole", file, c.field));
+  });
+  read_fields(cursor, "the top",
+              {{"model",
+                [&](std::string_view) {
+                  read_model(cursor, spec);
+                  has_model = true;
+                }},
+               {"added_tokens",
+                [&](std::string_view key) {
+                  if (cursor.peek() == JsonCursor::Kind::kNull)
+                    cursor.skip_value();
+                  else
+                    read_added_tokens(cursor, key, spec);
+                }},
+               {"normalizer", part([&](const Component& whole) {
+                  whole.each("normalizers",
+                             [&](const Component& c) { spec.normalizer.push_back(read_normalizer(c)); });
+                })},
+               {"pre_tokenizer", part([&](const Component& whole) {
+                  whole.each("pretokenizers", [&](const Component& c) {
+                    if (!spec.pre_tokenizer.empty() &&
+                        spec.pre_tokenizer.back().kind == PreTokenizerStep::Kind::kByteLevel)
+                      throw_user(ExitCode::kBadFile, "{}: {} comes after ByteLevel; expected ByteLevel last",
+                                 spec.file, c.field);
+                    spec.pre_tokenizer.push_back(read_pre_tokenizer(c));
+                  });
+                })},
+               {"post_processor", part([&](const Component& whole) {
+                  whole.each("processors", [&](const Component& c) { read_post_processor(c, spec); });
+                })},
+               {"decoder", part([&](const Component& whole) {
+                  spec.has_decoder = true;
+                  whole.each("decoders",
+                             [&](const Component& c) { spec.decoder.push_back(read_decoder(c)); });
+                })},
+               {"truncation", passed_over},
+               {"padding", passed_over}});
+  cursor.finish();
+  if (!has_model) throw_user(ExitCode::kBadFile, "{}: model is missing; expected an object", file);
   return spec;
 }
 
 TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_file,
                                std::string_view merges, const std::string& merges_file,
-                               std::string_view config, const std::string& config_file) {
+                               const TokenizerConfig& config) {
   TokenizerSpec spec;
   spec.file = vocabulary_file;
-  read(vocabulary, spec, true);
+  check_size(vocabulary, vocabulary_file);
+  JsonCursor cursor(vocabulary, vocabulary_file);
+  read_vocabulary(cursor, "the vocabulary", spec);
+  cursor.finish();
   if (spec.tokens.size() == 0)
     throw_user(ExitCode::kBadFile, "{}: holds no tokens; expected an object of tokens and ids",
                vocabulary_file);
   check_vocabulary(spec, "the vocabulary");
 
+  spec.merges.reserve(merges.size());
   int64_t line_number = 0;
   for (size_t begin = 0; begin < merges.size();) {
     const size_t end = std::min(merges.find('\n', begin), merges.size());
@@ -592,18 +549,16 @@ TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& v
     spec.merges.push_back(line.substr(space + 1));
   }
 
-  const Json settings = config.empty() ? Json::object() : parse_json(config, config_file);
-  if (!settings.is_object()) throw_unexpected(config_file, "the top", settings, "an object");
-  if (const Json& name = at(settings, "tokenizer_class");
-      !name.is_null() && name != "GPT2Tokenizer" && name != "GPT2TokenizerFast")
-    throw_user(
-        ExitCode::kBadFile,
-        "{}: tokenizer_class is {}; expected GPT2Tokenizer beside vocab.json and merges.txt (another class "
-        "splits text in another way: save it as tokenizer.json with transformers)",
-        config_file, quote_json(name));
+  if (const std::string& name = config.tokenizer_class;
+      !name.empty() && name != "GPT2Tokenizer" && name != "GPT2TokenizerFast")
+    throw_user(ExitCode::kBadFile,
+               "{}: tokenizer_class is \"{}\"; expected GPT2Tokenizer beside vocab.json and merges.txt "
+               "(another class "
+               "splits text in another way: save it as tokenizer.json with transformers)",
+               config.file, name);
   PreTokenizerStep step;
   step.kind = PreTokenizerStep::Kind::kByteLevel;
-  step.add_prefix_space = Component{settings, config_file, "the top"}.boolean("add_prefix_space", false);
+  step.add_prefix_space = config.add_prefix_space;
   step.use_regex = true;
   step.pattern = {.is_regex = true, .text = std::string(kGpt2Regex)};
   spec.pre_tokenizer.push_back(step);
@@ -611,9 +566,8 @@ TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& v
   spec.decoder.push_back({.kind = DecoderStep::Kind::kByteLevel});
 
   for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    const Json& value = at(settings, key);
-    const Json& content = value.is_object() ? at(value, "content") : value;
-    const std::string token = content.is_string() ? content.get<std::string>() : "<|endoftext|>";
+    const std::string* named = config.special_token(key);
+    const std::string token = named != nullptr ? *named : "<|endoftext|>";
     for (size_t i = 0; i < spec.tokens.size(); ++i) {
       if (spec.tokens[i] != token) continue;
       const bool known = std::any_of(spec.added_tokens.begin(), spec.added_tokens.end(),
@@ -622,6 +576,12 @@ TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& v
     }
   }
   return spec;
+}
+
+bool has_tokenizer(const std::string& directory) {
+  const auto is_there = [&](std::string_view name) { return file_exists(join_path(directory, name)); };
+  return is_there("tokenizer.json") || is_there("vocab.json") ||
+         std::any_of(kOtherTokenizers.begin(), kOtherTokenizers.end(), is_there);
 }
 
 TokenizerSpec read_tokenizer(const std::string& path) {
@@ -638,14 +598,10 @@ TokenizerSpec read_tokenizer(const std::string& path) {
   if (const std::string file = join_path(path, "tokenizer.json"); file_exists(file))
     return parse_tokenizer_json(read_small_file(file, kLargestFile), file);
   const std::string vocabulary = join_path(path, "vocab.json"), merges = join_path(path, "merges.txt");
-  if (file_exists(vocabulary) && file_exists(merges)) {
-    const std::string config = join_path(path, "tokenizer_config.json");
+  if (file_exists(vocabulary) && file_exists(merges))
     return parse_gpt2_files(read_small_file(vocabulary, kLargestFile), vocabulary,
-                            read_small_file(merges, kLargestFile), merges,
-                            file_exists(config) ? read_small_file(config, 16 * kMiB) : std::string(), config);
-  }
-  for (const char* name :
-       {"tokenizer.model", "spiece.model", "tokenizer.tiktoken", "qwen.tiktoken", "vocab.txt"})
+                            read_small_file(merges, kLargestFile), merges, read_tokenizer_config(path));
+  for (const std::string_view name : kOtherTokenizers)
     if (file_exists(join_path(path, name)))
       throw_user(ExitCode::kBadFile,
                  "{}: its tokenizer is in {}, which Snug does not read; expected tokenizer.json "

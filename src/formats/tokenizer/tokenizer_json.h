@@ -4,27 +4,31 @@
 // found and expected. Other models (WordPiece, Unigram, WordLevel) and components that Snug does not run are
 // refused by name with what to do instead.
 //
-// The vocabulary and the merges are read as a stream; at most 4 bytes are held for a byte of the file.
+// Files are read as a stream: vocabulary and merges as they come, no part becomes a tree but small ones. At most 4 bytes are held for
+// a byte of the file, beyond some MiB.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "formats/tokenizer/tokenizer_spec.h"
+#include "formats/tokenizer_config.h"
 
 namespace snug {
 
 // `file` is only for messages.
 TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& file);
 
-// GPT-2's vocab.json and merges.txt, with its regular expression and the special tokens that `config`
-// (tokenizer_config.json, may be empty) names.
+// GPT-2's vocab.json and merges.txt, with its regular expression and the special tokens that `config` names.
 TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_file,
                                std::string_view merges, const std::string& merges_file,
-                               std::string_view config, const std::string& config_file);
+                               const TokenizerConfig& config);
 
 // GPT-2's expression, which ByteLevel splits by.
 extern const std::string_view kGpt2Regex;
+
+// Whether the directory has a tokenizer of any kind, also one that Snug does not read.
+bool has_tokenizer(const std::string& directory);
 
 // The file at `path`, or of the model directory `path`: its tokenizer.json, else vocab.json and merges.txt.
 // UserError(kBadFile) that says what is there instead (tokenizer.model, spiece.model, …), or that there is none.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,9 +63,10 @@ struct AddedToken {
   bool special = false, normalized = false, lstrip = false, rstrip = false, single_word = false;
 };
 
-// Strings one after the other in one buffer.
+// Strings one after the other in one buffer. Grows without ever holding all of it twice: files of short tokens are mostly ends.
 class StringList {
  public:
+  void reserve(size_t bytes) { bytes_.reserve(bytes); }
   void push_back(std::string_view text) {
     bytes_ += text;
     ends_.push_back(static_cast<uint32_t>(bytes_.size()));
@@ -77,7 +79,7 @@ class StringList {
 
  private:
   std::string bytes_;
-  std::vector<uint32_t> ends_;  // files are far below 4 GiB
+  std::deque<uint32_t> ends_;  // files are far below 4 GiB
 };
 
 struct TokenizerSpec {

@@ -1,4 +1,4 @@
-#include "formats/dataset/json_cursor.h"
+#include "base/json_cursor.h"
 
 #include <algorithm>
 #include <array>
@@ -328,23 +328,29 @@ std::string_view JsonCursor::scan_number(bool& integer) {
   return text_.substr(begin, at_ - begin);
 }
 
-int64_t JsonCursor::read_integer(std::string_view field) {
-  if (peek() != Kind::kNumber) throw_expected(field, "an integer");
+bool JsonCursor::read_boolean(std::string_view field) {
+  if (peek() != Kind::kBoolean) throw_expected(field, "true or false");
+  const bool value = text_[at_] == 't';
+  scan_word(value ? "true" : "false");
+  return value;
+}
+
+std::optional<int64_t> JsonCursor::take_integer() {
+  if (peek() != Kind::kNumber) return std::nullopt;
   const size_t begin = at_;
   bool integer = false;
   const std::string_view number = scan_number(integer);
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (!integer || error != std::errc()) {
-    at_ = begin;
-    throw_expected(field, "an integer");
-  }
-  return value;
+  if (integer && std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc())
+    return value;
+  at_ = begin;
+  return std::nullopt;
 }
 
-bool JsonCursor::read_boolean(std::string_view field) {
-  if (peek() != Kind::kBoolean) throw_expected(field, "true or false");
-  return read_scalar().get<bool>();
+int64_t JsonCursor::read_integer(std::string_view field) {
+  const std::optional<int64_t> value = take_integer();
+  if (!value) throw_expected(field, "an integer");
+  return *value;
 }
 
 void JsonCursor::scan_word(std::string_view word) {
@@ -410,21 +416,18 @@ Json JsonCursor::read_scalar() {
     case Kind::kNull:
       scan_word("null");
       return nullptr;
-    case Kind::kBoolean: {
-      const bool value = text_[at_] == 't';
-      scan_word(value ? "true" : "false");
-      return value;
-    }
+    case Kind::kBoolean:
+      return read_boolean("");
     case Kind::kNumber: {
       const size_t begin = at_;
       bool integer = false;
       const std::string_view number = scan_number(integer);
       const char* last = number.data() + number.size();
-      int64_t whole = 0;
-      uint64_t large = 0;
+      uint64_t natural = 0;
+      int64_t negative = 0;
       double real = 0;
-      if (integer && std::from_chars(number.data(), last, whole).ec == std::errc()) return whole;
-      if (integer && std::from_chars(number.data(), last, large).ec == std::errc()) return large;
+      if (integer && std::from_chars(number.data(), last, natural).ec == std::errc()) return natural;
+      if (integer && std::from_chars(number.data(), last, negative).ec == std::errc()) return negative;
       if (std::from_chars(number.data(), last, real).ec == std::errc()) return real;
       real = std::strtod(std::string(number).c_str(), nullptr);  // what is too small is nearly zero
       if (std::isinf(real)) {
@@ -443,9 +446,9 @@ Json JsonCursor::read_tree(std::string_view field) {
   std::vector<Json*> open;
   std::string key;
   for (;;) {
-    if (++tree_values_ > kMostTreeValues)
-      throw_user(ExitCode::kBadFile, "{}: {} brings the row to more than {} values; expected fewer", place_,
-                 field, kMostTreeValues);
+    if (++tree_values_ > most_tree_values_)
+      throw_user(ExitCode::kBadFile, "{}: {} brings it to more than {} values; expected fewer", place_, field,
+                 most_tree_values_);
     const Kind kind = peek();
     Json* place = &root;
     if (!open.empty() && open.back()->is_array()) {
@@ -479,7 +482,7 @@ Json JsonCursor::read_tree(std::string_view field) {
 
 void JsonCursor::finish() {
   skip_space();
-  if (at_ != text_.size()) fail("expected the end of the row");
+  if (at_ != text_.size()) fail("expected nothing more");
 }
 
 std::string JsonCursor::quote_value() {
@@ -497,6 +500,24 @@ std::string JsonCursor::quote_value() {
 void JsonCursor::throw_expected(std::string_view field, std::string_view expected) {
   const std::string found = quote_value();
   throw_user(ExitCode::kBadFile, "{}: {} is {}; expected {}", place_, field, found, expected);
+}
+
+void read_fields(JsonCursor& cursor, std::string_view object, std::initializer_list<JsonField> fields) {
+  std::vector<const JsonField*> seen;
+  cursor.enter_object(object);
+  for (std::string key; cursor.next_key(key);) {
+    const auto* field = std::find_if(fields.begin(), fields.end(), [&](const JsonField& known) {
+      return !known.name.empty() && known.name == key;
+    });
+    if (field == fields.end()) {
+      cursor.skip_value();
+      continue;
+    }
+    if (std::find(seen.begin(), seen.end(), field) != seen.end())
+      throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", cursor.place(), key);
+    seen.push_back(field);
+    field->read(field->name);
+  }
 }
 
 Json parse_tree(std::string_view text, std::string_view place) {

@@ -1,4 +1,4 @@
-#include "formats/dataset/json_cursor.h"
+#include "base/json_cursor.h"
 
 #include <random>
 
@@ -27,6 +27,7 @@ constexpr std::string_view kGood[] = {
     " [ 1 , [ ] , { } ] ",
     R"({"a":1,"b":{"c":[null,true]},"":"x"})",
     R"([[[[[["deep"]]]]]])",
+    "\xEF\xBB\xBF[1]",
 };
 
 constexpr std::string_view kBad[] = {
@@ -78,6 +79,7 @@ constexpr std::string_view kBad[] = {
     "[] []",
     "// c\n1",
     R"({"a":1,"a":2})",
+    "[\xEF\xBB\xBF 1]",
 };
 
 std::optional<Json> tree(std::string_view text) {
@@ -164,8 +166,7 @@ TEST(JsonCursor, ErrorsSayWhereAndWhat) {
   refused(R"({"text": null})", "a.jsonl:7: text is null; expected a string");
   refused(R"({"text": "abc)", R"(a.jsonl:7: byte 14: not valid JSON: a string does not end; found the end)");
   refused("{\"text\": \"ab\xFF\"}", R"(a.jsonl:7: byte 13: not valid JSON: the byte 0xFF is not UTF-8)");
-  refused(R"({"text": "a"} x)",
-          R"(a.jsonl:7: byte 15: not valid JSON: expected the end of the row; found "x")");
+  refused(R"({"text": "a"} x)", R"(a.jsonl:7: byte 15: not valid JSON: expected nothing more; found "x")");
   refused("{\"text\": [" + std::string(200, '1') + "]}", "1…");
 }
 
