@@ -13,8 +13,6 @@
 namespace snug {
 namespace {
 
-constexpr int kDone = 0, kDoesNotFit = 4;
-
 class ProgramBudget : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -39,8 +37,7 @@ TEST_P(ProgramBudget, TenBudgetsGiveOneModel) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  const ProgramEnd roomy = run_program(command({"plan", "--json"}, {"--memory", "1GiB"}));
-  ASSERT_EQ(roomy.exit_code, kDone) << roomy.err;
+  const ProgramEnd roomy = expect_done(command({"plan", "--json"}, {"--memory", "1GiB"}));
   const Json plan = Json::parse(roomy.out);
   const int64_t smallest = plan["smallest_budget_bytes"].get<int64_t>(),
                 most = plan["peak_bytes"].get<int64_t>();
@@ -54,9 +51,8 @@ TEST_P(ProgramBudget, TenBudgetsGiveOneModel) {
     const std::string out = here / ("out" + std::to_string(step));
     const MemoryGroup group((budget + 4095) / 4096 * 4096);
     const ProgramEnd end =
-        run_program(command({"train", "--output_dir", out}, {"--memory", std::to_string(budget)}),
+        expect_done(command({"train", "--output_dir", out}, {"--memory", std::to_string(budget)}),
                     {.cgroup = group.path()});
-    ASSERT_EQ(end.exit_code, kDone) << end.err << end.out;
     const Json memory = json_file(out + "/memory.json");
     EXPECT_EQ(memory["planned"]["arena_bytes"], memory["measured"]["arena_bytes"]);
     EXPECT_LE(memory["planned"]["process_peak_bytes"].get<int64_t>(), budget);

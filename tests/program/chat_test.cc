@@ -13,28 +13,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-std::string fixture(const std::string& name) {
-  return std::string(SNUG_SOURCE_DIR) + "/tests/fixtures/tokenizers/" + name;
-}
-
 constexpr const char* kChatMl =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 class ChatProgram : public testing::Test {
  protected:
-  static std::string expect_done(const std::vector<std::string>& arguments) {
-    const ProgramEnd end = run_program(arguments);
-    EXPECT_EQ(end.exit_code, 0) << end.err << end.out;
-    return end.out;
-  }
-  static void expect_refusal(const std::vector<std::string>& arguments, int code,
-                             const std::vector<std::string>& fragments) {
-    const ProgramEnd end = run_program(arguments);
-    EXPECT_EQ(end.exit_code, code) << end.err << end.out;
-    for (const std::string& fragment : fragments) EXPECT_THAT(end.err, HasSubstr(fragment));
-    EXPECT_THAT(end.err, testing::Not(HasSubstr("internal error")));
-  }
   // A small Llama that has learned `text` by heart; its directory.
   std::string trained(const std::string& model, const std::string& text, const std::string& steps) const {
     std::string data;
@@ -58,25 +42,25 @@ class ChatProgram : public testing::Test {
 
 TEST_F(ChatProgram, PrintsTheAnswerUpToTheEndOfTheTurn) {
   const std::string model = make_model(here_ / "model", llama_json({.vocabulary = 640}));
-  fs::copy(fixture("smollm2.json"), model + "/tokenizer.json");
+  fs::copy(tokenizer_fixture("smollm2.json"), model + "/tokenizer.json");
   write_text(model + "/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
   // The end of a turn is not the model's end of text.
   const std::string out =
       trained(model, "<|im_start|>user\nPing<|im_end|>\n<|im_start|>assistant\nPong!<|im_end|>\n", "120");
-  EXPECT_EQ(expect_done(asks(out, {"--chat", "--chat_template", "chatml"})), "Pong!\n");
+  EXPECT_EQ(output_of(asks(out, {"--chat", "--chat_template", "chatml"})), "Pong!\n");
   write_text(out + "/chat_template.jinja", kChatMl);
-  EXPECT_EQ(expect_done(asks(out, {"--chat"})), "Pong!\n");
-  EXPECT_THAT(expect_done(asks(out, {})), testing::StartsWith("Ping"));
+  EXPECT_EQ(output_of(asks(out, {"--chat"})), "Pong!\n");
+  EXPECT_THAT(output_of(asks(out, {})), testing::StartsWith("Ping"));
   write_text(
       out + "/chat_template.jinja",
       "{% if messages[0].role == 'system' %}{{ raise_exception('no ' ~ messages[0].content) }}{% endif %}x");
   expect_done(asks(out, {"--chat"}));
-  expect_refusal(asks(out, {"--chat", "--system", "pirates"}), 3,
+  expect_refusal(asks(out, {"--chat", "--system", "pirates"}), kBadFile,
                  {"chat_template.jinja:1: the template refuses the conversation: no pirates"});
   // Variables reach the template, also where it is asked how a turn ends.
   write_text(out + "/chat_template.jinja",
              "{% if not mood %}{{ raise_exception('no mood') }}{% endif %}" + std::string(kChatMl));
-  EXPECT_EQ(expect_done(asks(out, {"--chat", "--chat_template_kwargs", R"({"mood": "good"})"})), "Pong!\n");
+  EXPECT_EQ(output_of(asks(out, {"--chat", "--chat_template_kwargs", R"({"mood": "good"})"})), "Pong!\n");
   expect_refusal(asks(out, {"--chat"}), 3, {"no mood"});
 }
 
@@ -87,12 +71,12 @@ TEST_F(ChatProgram, EndsOfTurnsMayBeText) {
              "{% for m in messages %}{{ 'Q: ' if m.role == 'user' else 'A:' }}{{ m.content if m.role == "
              "'user' else ' ' ~ m.content ~ '<end>' }}\n"
              "{% endfor %}{% if add_generation_prompt %}A:{% endif %}");
-  EXPECT_EQ(expect_done(asks(out, {"--chat", "--chat_template", here_ / "t.jinja"})), " Pong!\n");
+  EXPECT_EQ(output_of(asks(out, {"--chat", "--chat_template", here_ / "t.jinja"})), " Pong!\n");
 }
 
 TEST_F(ChatProgram, TokensAreThoseOfTheTemplateAlone) {
   const std::string model = make_model(here_ / "model", llama_json({.vocabulary = 1300}));
-  fs::copy(fixture("llama2.json"), model + "/tokenizer.json");
+  fs::copy(tokenizer_fixture("llama2.json"), model + "/tokenizer.json");
   write_text(model + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})");
   write_text(here_ / "text.txt", "Any text at all, as long as it is a window.\n");
   const std::string out = here_ / "out";
@@ -105,15 +89,14 @@ TEST_F(ChatProgram, TokensAreThoseOfTheTemplateAlone) {
   std::string ids = file_text(here_ / "ids.txt");
   EXPECT_EQ(ids.substr(0, 2), "1 ");
   EXPECT_NE(ids.substr(0, 4), "1 1 ");
-  const std::string answer_ids = expect_done(
+  const std::string answer_ids = output_of(
       {"generate", "--model", out, "--prompt_tokens", ids, "--max_new_tokens", "12", "--temperature", "0"});
   write_text(here_ / "all.txt", ids + " " + answer_ids);
-  const std::string all =
-      expect_done({"tokenizer", "decode", "--tokenizer", out, "--file", here_ / "all.txt"});
+  const std::string all = output_of({"tokenizer", "decode", "--tokenizer", out, "--file", here_ / "all.txt"});
   const std::string before =
-      expect_done({"tokenizer", "decode", "--tokenizer", out, "--file", here_ / "ids.txt"});
-  EXPECT_EQ(expect_done({"generate", "--model", out, "--prompt", "Ping", "--chat", "--chat_template",
-                         "mistral", "--max_new_tokens", "12", "--temperature", "0"}),
+      output_of({"tokenizer", "decode", "--tokenizer", out, "--file", here_ / "ids.txt"});
+  EXPECT_EQ(output_of({"generate", "--model", out, "--prompt", "Ping", "--chat", "--chat_template", "mistral",
+                       "--max_new_tokens", "12", "--temperature", "0"}),
             all.substr(before.size()) + "\n");
 }
 
@@ -126,12 +109,13 @@ TEST_F(ChatProgram, RefusesWhatDoesNotGoTogether) {
   expect_refusal({"generate", "--model", model, "--prompt_tokens", "1", "--chat"}, 2,
                  {"--chat and --prompt_tokens are both given"});
   const std::string other = make_model(here_ / "other", llama_json({.vocabulary = 640}));
-  fs::copy(fixture("smollm2.json"), other + "/tokenizer.json");
-  expect_refusal(asks(other, {"--chat"}), 3, {"has no chat template", "--chat_template", "chatml"});
-  expect_refusal(asks(other, {"--chat", "--chat_template", "chatl"}), 2,
+  fs::copy(tokenizer_fixture("smollm2.json"), other + "/tokenizer.json");
+  expect_refusal(asks(other, {"--chat"}), kBadFile, {"has no chat template", "--chat_template", "chatml"});
+  expect_refusal(asks(other, {"--chat", "--chat_template", "chatl"}), kUsage,
                  {"the chat template is \"chatl\"", "chatml"});
   write_text(here_ / "broken.jinja", "\n{% for %}");
-  expect_refusal(asks(other, {"--chat", "--chat_template", here_ / "broken.jinja"}), 3, {"broken.jinja:2: "});
+  expect_refusal(asks(other, {"--chat", "--chat_template", here_ / "broken.jinja"}), kBadFile,
+                 {"broken.jinja:2: "});
 }
 
 }  // namespace

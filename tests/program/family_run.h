@@ -60,16 +60,12 @@ class FamilyRun : public testing::TestWithParam<std::string> {
   }
   Json plan(std::vector<std::string> more) const {
     more.push_back("--json");
-    const ProgramEnd end = run_program(command("plan", more));
-    EXPECT_EQ(end.exit_code, 0) << end.err;
-    return Json::parse(end.out);
+    return Json::parse(output_of(command("plan", more)));
   }
   // Output of a run into here_ / out.
   std::string train(const std::string& out, std::vector<std::string> more) const {
     more.insert(more.end(), {"--output_dir", here_ / out});
-    const ProgramEnd end = run_program(command("train", more));
-    EXPECT_EQ(end.exit_code, 0) << end.err;
-    return end.out;
+    return output_of(command("train", more));
   }
   // Of each update of that run.
   std::vector<double> losses(const std::string& out) const {

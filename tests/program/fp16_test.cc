@@ -17,8 +17,6 @@ using testing::Not;
 
 namespace fs = std::filesystem;
 
-constexpr int kDone = 0, kUsage = 2, kNonFinite = 5;
-
 class Fp16 : public testing::Test {
  protected:
   Fp16() : tokens_(here_ / "tokens.bin") { write_text(tokens_, as_uint16_tokens(sample_text(3000))); }
@@ -47,9 +45,8 @@ class Fp16 : public testing::Test {
   std::string scaled_model(const Json& config,
                            const std::vector<std::pair<std::string, float>>& factors) const {
     const std::string made = here_ / "made";
-    const ProgramEnd end = run_program({"train", "--model", make_model(here_ / "scratch", config),
-                                        "--from_scratch", "--max_steps", "0", "--output_dir", made});
-    EXPECT_EQ(end.exit_code, kDone) << end.err;
+    expect_done({"train", "--model", make_model(here_ / "scratch", config), "--from_scratch", "--max_steps",
+                 "0", "--output_dir", made});
     const fs::path file = fs::path(made) / "model.safetensors";
     Safetensors weights = Safetensors::read(file);
     for (const auto& [name, factor] : factors) {
@@ -103,18 +100,16 @@ TEST_F(Fp16, TrainsLikeFp32InBothFamilies) {
     // The trained model evaluates in fp16 as it does in fp32, and generates.
     double losses[2];
     for (const std::string precision : {"fp32", "fp16"}) {
-      const ProgramEnd end = run_program({"eval", "--model", here_ / (stem + "fp16"), "--validation_file",
+      const ProgramEnd end = expect_done({"eval", "--model", here_ / (stem + "fp16"), "--validation_file",
                                           tokens_, "--max_length", "32", "--precision", precision});
-      ASSERT_EQ(end.exit_code, kDone) << end.err;
       const size_t at = end.out.find("loss ");
       ASSERT_NE(at, std::string::npos) << end.out;
       losses[precision == "fp16" ? 1 : 0] = std::stod(end.out.substr(at + 5));
     }
     EXPECT_NEAR(losses[1], losses[0], 1e-2 * losses[0]);
     const ProgramEnd spoken =
-        run_program({"generate", "--model", here_ / (stem + "fp16"), "--fp16", "--prompt_tokens", "72,101",
+        expect_done({"generate", "--model", here_ / (stem + "fp16"), "--fp16", "--prompt_tokens", "72,101",
                      "--max_new_tokens", "5", "--temperature", "0"});
-    EXPECT_EQ(spoken.exit_code, kDone) << spoken.err;
   }
 }
 
@@ -203,17 +198,14 @@ TEST_F(Fp16, PlansAndIsInspected) {
   const auto plan = [&](std::vector<std::string> words) {
     words.insert(words.begin(),
                  {"plan", "--model", model, "--json", "--costs", "roofline", "--recompute", "none"});
-    const ProgramEnd end = run_program(words);
-    EXPECT_EQ(end.exit_code, kDone) << end.err;
-    return Json::parse(end.out);
+    return Json::parse(output_of(words));
   };
   const Json fp16 = plan({"--precision", "fp16"}),
              bf16 = plan({"--precision", "bf16", "--master_weights", "full"});
   for (const char* category : {"weights", "master_weights", "gradients", "optimizer_state"})
     EXPECT_EQ(fp16["categories"][category], bf16["categories"][category]) << category;
   const ProgramEnd graph =
-      run_program({"inspect", "--model", model, "--fp16", "--max_length", "32", "--phase", "micro_step"});
-  EXPECT_EQ(graph.exit_code, kDone) << graph.err;
+      expect_done({"inspect", "--model", model, "--fp16", "--max_length", "32", "--phase", "micro_step"});
   EXPECT_THAT(graph.out,
               AllOf(HasSubstr("f16["), HasSubstr("input %loss_scale : f32[1]"), HasSubstr("scaled=1")));
 }

@@ -24,8 +24,6 @@ using testing::IsSupersetOf;
 
 namespace fs = std::filesystem;
 
-constexpr int kInterrupted = 7;
-
 class Lifecycle : public testing::Test {
  protected:
   Lifecycle() : text_(here_ / "verses.txt"), model_(make_model(here_ / "model", gpt2_json())) {
@@ -56,12 +54,6 @@ class Lifecycle : public testing::Test {
                                       "1e-3"};
     words.insert(words.end(), change.begin(), change.end());
     return words;
-  }
-
-  static ProgramEnd expect_done(const std::vector<std::string>& arguments) {
-    ProgramEnd end = run_program(arguments);
-    EXPECT_EQ(end.exit_code, 0) << "signal " << end.signal << "\n" << end.err << end.out;
-    return end;
   }
 
   std::vector<Json> metrics(const std::string& out) const {
@@ -205,7 +197,8 @@ TEST_F(Lifecycle, AliasesAndDashesMeanTheSame) {
   expect_done(training("a", {"--precision", "bf16", "--warmup_steps", "0.5"}));
   expect_done({"train", "--model-name-or-path=" + model_, "--from-scratch", "true", "--train-file", text_,
                "--output-dir", here_ / "b", "--max_steps", "3", "--block_size=32", "--micro-batch-size=2",
-               "--logging_steps=1", "--learning-rate=0.001", "--bf16", "--fp16=false", "--warmup_ratio", "0.5"});
+               "--logging_steps=1", "--learning-rate=0.001", "--bf16", "--fp16=false", "--warmup_ratio",
+               "0.5"});
   EXPECT_TRUE(file_text(here_ / "a/model.safetensors") == file_text(here_ / "b/model.safetensors"));
 }
 
@@ -470,7 +463,7 @@ TEST_F(Lifecycle, InspectPrintsEveryPoint) {
               100u);
   }
   const ProgramEnd wrong = run_program({"inspect", "--model", model_, "--at", "middle"});
-  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.exit_code, kUsage);
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("\"middle\""), HasSubstr("schedule")));
 }
 

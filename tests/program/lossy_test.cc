@@ -16,8 +16,6 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-constexpr int kDone = 0, kUsage = 2;
-
 class Lossy : public testing::Test {
  protected:
   Lossy() : tokens_(here_ / "tokens.bin"), model_(make_model(here_ / "model", gpt2_json())) {
@@ -51,9 +49,7 @@ class Lossy : public testing::Test {
   }
   Json plan(std::vector<std::string> change) const {
     change.push_back("--json");
-    const ProgramEnd end = run_program(run_words("plan", change));
-    EXPECT_EQ(end.exit_code, kDone) << end.err;
-    return Json::parse(end.out);
+    return Json::parse(output_of(run_words("plan", change)));
   }
   std::vector<double> losses(const std::string& out) const {
     std::vector<double> losses;
@@ -178,8 +174,7 @@ TEST_F(Lossy, WhatIsAllowedIsSavedAndReadBack) {
   ASSERT_EQ(end.exit_code, kDone) << end.err;
   const std::string config = (fs::path(here_ / "out") / "config.yaml").string();
   EXPECT_THAT(file_text(config), HasSubstr("allow: \"bf16_optimizer,8bit_optimizer\""));
-  const ProgramEnd again = run_program({"train", "--config", config, "--overwrite_output_dir"});
-  EXPECT_EQ(again.exit_code, kDone) << again.err;
+  const ProgramEnd again = expect_done({"train", "--config", config, "--overwrite_output_dir"});
   EXPECT_THAT(file_text(config), HasSubstr("allow: \"bf16_optimizer,8bit_optimizer\""));
 }
 
@@ -196,7 +191,7 @@ TEST_F(Lossy, GradientsInBf16TakeHalf) {
               AllOf(HasSubstr("tensor d.transformer.h.0.mlp.c_fc.weight bf16[48,192] gradients carried"),
                     HasSubstr("tensor d.transformer.h.0.mlp.c_fc.bias f32[192] gradients carried")));
   // What one more option would change: several micro-steps sum in fp32.
-  EXPECT_EQ(run_program(run_words("plan", words)).exit_code, kDone);
+  expect_done(run_words("plan", words));
 
   std::vector<std::string> inside = {"--gradients", "bf16", "--update_placement", "in_backward"};
   ASSERT_EQ(train("inside", inside).exit_code, kDone);

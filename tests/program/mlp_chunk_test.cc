@@ -12,8 +12,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr int kUsage = 2;
-
 // 8 · 128 = 1024 rows, MLPs of 4 · 128 features; where the planner is to choose, 2048 rows and twice the width, for planning takes memory
 // as well.
 class MlpChunks : public FamilyRun {

@@ -53,6 +53,10 @@ std::string make_model(const fs::path& directory, const Json& config) {
   return directory.string();
 }
 
+std::string tokenizer_fixture(std::string_view name) {
+  return (fs::path(SNUG_SOURCE_DIR) / "tests/fixtures/tokenizers" / name).string();
+}
+
 std::string copy_fixture(const std::string& name, const fs::path& directory) {
   fs::create_directories(directory);
   for (const fs::directory_entry& file :

@@ -30,6 +30,9 @@ Json llama_json(const LlamaSize& size = {});
 // Makes a directory with this config.json alone.
 std::string make_model(const std::filesystem::path& directory, const Json& config);
 
+// The path of tests/fixtures/tokenizers/NAME.
+std::string tokenizer_fixture(std::string_view name);
+
 // A copy of tests/fixtures/NAME without the reference values.
 std::string copy_fixture(const std::string& name, const std::filesystem::path& directory);
 

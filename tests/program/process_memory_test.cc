@@ -79,8 +79,7 @@ class ProcessMemory : public testing::TestWithParam<Configuration> {
                           std::vector<std::string> more = {}) const {
     std::vector<std::string> all = arguments("train", output);
     all.insert(all.end(), more.begin(), more.end());
-    const ProgramEnd end = run_program(all, surroundings);
-    EXPECT_EQ(end.exit_code, 0) << end.err;
+    const ProgramEnd end = expect_done(all, surroundings);
     if (end.exit_code != 0) return 0;
     const Json memory = json_file(directory_ / (output + "/memory.json"));
     const auto field = [&](const char* group, const char* name) {
@@ -99,9 +98,7 @@ class ProcessMemory : public testing::TestWithParam<Configuration> {
   Json plan() const {
     std::vector<std::string> words = arguments("plan", "planned");
     words.push_back("--json");
-    const ProgramEnd end = run_program(words);
-    EXPECT_EQ(end.exit_code, 0) << end.err;
-    return Json::parse(end.out);
+    return Json::parse(output_of(words));
   }
 
   TemporaryDirectory directory_;

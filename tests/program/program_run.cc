@@ -1,6 +1,7 @@
 #include "program_run.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -147,6 +148,24 @@ ProgramEnd RunningProgram::wait() {
 
 ProgramEnd run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings) {
   return RunningProgram(arguments, surroundings).wait();
+}
+
+ProgramEnd expect_done(const std::vector<std::string>& arguments, const Surroundings& surroundings) {
+  ProgramEnd end = run_program(arguments, surroundings);
+  EXPECT_EQ(end.exit_code, kDone) << "signal " << end.signal << "\n" << end.err << end.out;
+  return end;
+}
+
+std::string output_of(const std::vector<std::string>& arguments) { return expect_done(arguments).out; }
+
+ProgramEnd expect_refusal(const std::vector<std::string>& arguments, int code,
+                          const std::vector<std::string>& fragments, const Surroundings& surroundings) {
+  ProgramEnd end = run_program(arguments, surroundings);
+  EXPECT_EQ(end.exit_code, code) << "signal " << end.signal << "\n" << end.err << end.out;
+  for (const std::string& fragment : fragments) EXPECT_THAT(end.err, testing::HasSubstr(fragment));
+  EXPECT_THAT(end.err, testing::HasSubstr("snug: "));
+  EXPECT_THAT(end.err, testing::Not(testing::HasSubstr("internal error")));
+  return end;
 }
 
 TemporaryDirectory::TemporaryDirectory() {

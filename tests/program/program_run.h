@@ -67,6 +67,17 @@ class RunningProgram {
 
 ProgramEnd run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
 
+// How a run ends (docs/options.md, "Exit codes").
+enum Code { kDone = 0, kUsage = 2, kBadFile = 3, kDoesNotFit = 4, kNonFinite = 5, kIo = 6, kInterrupted = 7 };
+
+// Runs and expects that it is done.
+ProgramEnd expect_done(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
+// The same; what it printed.
+std::string output_of(const std::vector<std::string>& arguments);
+// Runs and expects the refusal: the code, and a message that begins with the program's name and holds every fragment. How it ended.
+ProgramEnd expect_refusal(const std::vector<std::string>& arguments, int code,
+                          const std::vector<std::string>& fragments, const Surroundings& surroundings = {});
+
 // A new directory that is gone after the test.
 class TemporaryDirectory {
  public:

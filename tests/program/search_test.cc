@@ -14,8 +14,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr int kDone = 0, kUsage = 2;
-
 class Search : public testing::Test {
  protected:
   void SetUp() override {
@@ -147,8 +145,7 @@ TEST_F(Search, TheGlobalBatchIsTheSameAtEveryBudget) {
 
   // The numbers that were written are a configuration.
   const ProgramEnd again =
-      run_program({"plan", "--config", here_ / "out0" + "/config.yaml", "--costs", "roofline"});
-  EXPECT_EQ(again.exit_code, kDone) << again.err;
+      expect_done({"plan", "--config", here_ / "out0" + "/config.yaml", "--costs", "roofline"});
 }
 
 TEST_F(Search, NumbersThatDoNotAgreeAreRefused) {
@@ -240,8 +237,8 @@ TEST_F(Search, FormsThatAreAllowedAreTakenWhereTheyAreNeeded) {
       make_model(here_ / "model",
                  gpt2_json({.blocks = 12, .width = 192, .heads = 4, .positions = 64, .vocabulary = 257}));
   // Without clipping, and one word allowed, planning itself takes less than the run.
-  const std::vector<std::string> shape = {"--per_device_train_batch_size", "2", "--max_steps", "2",
-                                          "--max_grad_norm", "0"};
+  const std::vector<std::string> shape = {
+      "--per_device_train_batch_size", "2", "--max_steps", "2", "--max_grad_norm", "0"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), shape.begin(), shape.end());
     return more;
@@ -249,7 +246,7 @@ TEST_F(Search, FormsThatAreAllowedAreTakenWhereTheyAreNeeded) {
   const int64_t exact = plan(with({"--memory", "1GiB"}))["smallest_budget_bytes"].get<int64_t>();
   const std::string budget = std::to_string(exact - (12 << 20));
   const ProgramEnd refused = run({"plan", "--costs", "roofline", "--memory", budget}, shape);
-  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_EQ(refused.exit_code, kDoesNotFit);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("These would make it fit"), HasSubstr("  --allow bf16_optimizer "),
                                  HasSubstr("  --allow 8bit_optimizer "), HasSubstr(" s/update")));
   const ProgramEnd trained = run({"train", "--costs", "roofline", "--output_dir", here_ / "out", "--memory",
