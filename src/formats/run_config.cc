@@ -18,25 +18,18 @@ namespace {
 constexpr Bytes kLargestFile = kMiB;
 constexpr size_t kLongestKey = 200;  // far beyond the name of any option
 
-// Whether a quoted value that begins at `mark` ends on its line. yaml-cpp takes the end of the file for a missing quote, so
+// Whether a quoted value that begins at `column` of `line` ends there. yaml-cpp takes the end of the file for a missing quote, so
 // that one forgotten quote would swallow every setting after it.
-bool ends_on_its_line(std::string_view text, const YAML::Mark& mark) {
-  for (int line = 0; line < mark.line; ++line) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return true;
-    text.remove_prefix(end + 1);
-  }
-  text = text.substr(0, text.find('\n'));
-  const auto column = static_cast<size_t>(mark.column);
-  if (column >= text.size() || (text[column] != '"' && text[column] != '\''))
+bool ends_on_its_line(std::string_view line, size_t column) {
+  if (column >= line.size() || (line[column] != '"' && line[column] != '\''))
     return true;  // it stands behind an anchor
-  const char quote = text[column];
-  for (size_t i = column + 1; i < text.size(); ++i) {
-    if (text[i] == '\\' && quote == '"')
+  const char quote = line[column];
+  for (size_t i = column + 1; i < line.size(); ++i) {
+    if (line[i] == '\\' && quote == '"')
       ++i;
-    else if (text[i] == quote && quote == '\'' && text.substr(i + 1, 1) == "'")
+    else if (line[i] == quote && quote == '\'' && line.substr(i + 1, 1) == "'")
       ++i;
-    else if (text[i] == quote)
+    else if (line[i] == quote)
       return true;
   }
   return false;
@@ -80,7 +73,7 @@ std::string quoted(std::string_view value) {
 // unsafe: its LoadAll never ends on a file with a stray bracket, and adds an empty document for ever.
 class FlatMapReader : public YAML::EventHandler {
  public:
-  FlatMapReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  FlatMapReader(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
 
   std::vector<RunSetting> take() { return std::move(settings_); }
 
@@ -127,7 +120,7 @@ class FlatMapReader : public YAML::EventHandler {
     if (tag != "?" && tag != "!" && !tag.empty()) refuse(fmt::format("has the tag {}", tag), "a plain value");
     if (tag == "?" && (value == "~" || value == "null" || value == "Null" || value == "NULL"))
       refuse("has no value", "one (\"\" for an empty text)");
-    if (tag == "!" && !ends_on_its_line(text_, mark))
+    if (tag == "!" && !ends_on_its_line(line_of(mark), static_cast<size_t>(mark.column)))
       refuse("has a quote that is not closed", "it closed on its line");
     settings_.push_back({key_, value, line_});
     has_key_ = false;
@@ -147,7 +140,17 @@ class FlatMapReader : public YAML::EventHandler {
     refuse(fmt::format("has {}", what), "one value");
   }
 
-  std::string_view text_;
+  // Marks come in the order of the text, so the whole of it is gone through once.
+  std::string_view line_of(const YAML::Mark& mark) {
+    for (; first_line_ < mark.line; ++first_line_) {
+      const size_t end = rest_.find('\n');
+      rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    }
+    return rest_.substr(0, rest_.find('\n'));
+  }
+
+  std::string_view rest_;  // from line first_line_ on
+  int first_line_ = 0;
   const std::string& file_;
   std::vector<RunSetting> settings_;
   std::map<std::string, int> line_of_key_;

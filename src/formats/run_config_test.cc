@@ -1,5 +1,7 @@
 #include "formats/run_config.h"
 
+#include <chrono>
+
 #include "base/testing.h"
 
 namespace snug {
@@ -67,9 +69,28 @@ TEST(RunConfig, RefusesWithKeyAndLine) {
     SCOPED_TRACE(c.text);
     expect_user_error(ExitCode::kUsage, c.message, [&] { parse(c.text); });
   }
-  expect_user_error(ExitCode::kUsage, "run.yaml: line 1: ", [] { parse(std::string(100'000, '[')); });
+  for (const char* nested : {"[", "a: [", "{a: ", "? ", "- "}) {
+    std::string text;
+    while (text.size() < 300'000) text += nested;
+    SCOPED_TRACE(nested);
+    expect_user_error(ExitCode::kUsage, "run.yaml: line 1: ", [&] { parse(text); });
+  }
   expect_user_error(ExitCode::kUsage, "run.yaml: line 2: a key of 201 bytes; expected at most 200",
                     [] { parse("a: 1\n" + std::string(201, 'k') + ": 1\n"); });
+}
+
+// A mebibyte of them: looking for the line of each from the beginning would take a minute.
+TEST(RunConfig, ManyQuotedValuesTakeLittleTime) {
+  std::string text;
+  int count = 0;
+  for (; text.size() < 1'000'000; ++count) text += fmt::format("k{}: \"x\"\n", count);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<RunSetting> settings = parse(text);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
+  ASSERT_EQ(settings.size(), static_cast<size_t>(count));
+  EXPECT_EQ(settings.back(), (RunSetting{fmt::format("k{}", count - 1), "x", count}));
+  expect_user_error(ExitCode::kUsage, fmt::format("line {}: open has a quote that is not closed", count + 1),
+                    [&] { parse(text + "open: \"x\n"); });
 }
 
 TEST(RunConfig, ReadsAFile) {

@@ -71,8 +71,9 @@ class ShardStream : public TokenStream {
       for (size_t i = 0; i < part.size(); ++i) {
         if (static_cast<int64_t>(part[i]) >= vocabulary_)
           throw_user(ExitCode::kBadFile,
-                     "{}: token {} has id {}; expected less than the model's vocab_size ({})", path(),
-                     position + static_cast<int64_t>(i), part[i], vocabulary_);
+                     "{}: token {} has id {}; expected less than the model's vocab_size ({}){}", path(),
+                     position + static_cast<int64_t>(i), part[i], vocabulary_,
+                     path().ends_with(".bin") ? "" : ": is it text? --dataset_format text reads it so");
         out[done + i] = static_cast<int32_t>(part[i]);
       }
       done += part.size();
@@ -111,6 +112,13 @@ class TextStream : public TokenStream {
   InputFile file_;
   int64_t text_start_;
 };
+
+// Looks at the first tokens, so that a file of something else is refused before a run begins.
+std::unique_ptr<TokenStream> with_good_begin(std::unique_ptr<TokenStream> stream) {
+  std::vector<int32_t> first(std::min(kBufferBytes / sizeof(uint16_t), static_cast<size_t>(stream->size())));
+  stream->read(0, first);
+  return stream;
+}
 
 }  // namespace
 
@@ -163,7 +171,8 @@ std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDTyp
       throw_user(ExitCode::kBadFile,
                  "{}: is {} bytes; expected {} for the {} {} tokens that its header counts", path,
                  file.size(), expected, count, token_dtype_name(kind.dtype));
-    return std::make_unique<ShardStream>(std::move(file), kHeaderBytes, count, kind.dtype, vocabulary);
+    return with_good_begin(
+        std::make_unique<ShardStream>(std::move(file), kHeaderBytes, count, kind.dtype, vocabulary));
   }
   const int64_t width = width_bytes(dtype);
   if (file.size() % width != 0)
@@ -171,7 +180,7 @@ std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDTyp
                "{}: is {} bytes; expected a multiple of {} ({} tokens; see --token_dtype)", path, file.size(),
                width, token_dtype_name(dtype));
   const int64_t count = file.size() / width;
-  return std::make_unique<ShardStream>(std::move(file), 0, count, dtype, vocabulary);
+  return with_good_begin(std::make_unique<ShardStream>(std::move(file), 0, count, dtype, vocabulary));
 }
 
 std::unique_ptr<TokenStream> open_text(const std::string& path, int64_t vocabulary) {

@@ -48,7 +48,8 @@ class TokenStream {
 bool is_text_path(std::string_view path);
 
 // Opens a shard. `dtype` is used where the file does not say its own. Throws UserError(kBadFile) for an empty
-// file, a size that is no multiple of the width, an unknown version, or a size that contradicts the header.
+// file, a size that is no multiple of the width, an unknown version, a size that contradicts the header, or first tokens outside the
+// vocabulary.
 std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDType dtype, int64_t vocabulary);
 
 // Opens a text. Throws UserError(kBadFile) for an empty one and for a vocabulary of less than 257 ids.

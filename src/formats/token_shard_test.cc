@@ -114,13 +114,20 @@ TEST(TokenShard, AnIdOutsideTheVocabularyIsNamedWithItsPosition) {
   expect_user_error(ExitCode::kBadFile,
                     "a.bin: token 39990 has id 61; expected less than the model's vocab_size (61)",
                     [&] { read(*stream, 10, 39'985); });
-  const auto wide =
-      open_token_shard(directory.add("b.bin", bytes_of<uint32_t>({4294967295U})), TokenDType::kUint32, 61);
-  expect_user_error(ExitCode::kBadFile, "b.bin: token 0 has id 4294967295", [&] { read(*wide, 0, 1); });
-  const auto headed =
-      open_token_shard(directory.add("c.bin", llm_c_header(20240520, 1, 2) + bytes_of<uint16_t>({1, 99})),
-                       TokenDType::kUint16, 61);
-  expect_user_error(ExitCode::kBadFile, "c.bin: token 1 has id 99", [&] { read(*headed, 0, 2); });
+  // The first tokens are looked at before a run begins.
+  const auto refused = [&](std::string_view message, const std::string& name, const std::string& bytes,
+                           TokenDType dtype) {
+    expect_user_error(ExitCode::kBadFile, message,
+                      [&] { open_token_shard(directory.add(name, bytes), dtype, 61); });
+  };
+  refused("b.bin: token 0 has id 4294967295", "b.bin", bytes_of<uint32_t>({4294967295U}),
+          TokenDType::kUint32);
+  refused("c.bin: token 1 has id 99", "c.bin", llm_c_header(20240520, 1, 2) + bytes_of<uint16_t>({1, 99}),
+          TokenDType::kUint16);
+  refused(
+      "book: token 0 has id 25185; expected less than the model's vocab_size (61): is it text? "
+      "--dataset_format text",
+      "book", "abcd", TokenDType::kUint16);
 }
 
 TEST(TokenShard, AFileThatShrinksWhileReadIsAnError) {

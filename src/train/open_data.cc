@@ -63,6 +63,14 @@ bool may_be_conversations(DatasetFormat format) {
          format == DatasetFormat::kPromptCompletion || format == DatasetFormat::kAlpaca;
 }
 
+// Whether an end of text is put behind some of their rows.
+bool end_texts(const std::vector<DataFile>& files, bool has_chat_template) {
+  return std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
+    return file.format == DatasetFormat::kJsonText || file.format == DatasetFormat::kPromptCompletion ||
+           (file.format == DatasetFormat::kAlpaca && !has_chat_template);
+  });
+}
+
 // "alpaca, messages".
 std::string formats_of(const std::vector<DataFile>& files) {
   std::set<std::string_view> names;
@@ -179,6 +187,9 @@ class Opener {
 }  // namespace
 
 RunFiles find_run_files(const RunOptions& options) {
+  if (options.validation_split > 1 && options.validation_split != std::floor(options.validation_split))
+    throw_user(ExitCode::kUsage, "validation_split is {}; expected a share below 1 or a whole number of rows",
+               options.validation_split);
   if (options.validation_split > 0 && !options.validation_file.empty())
     throw_user(ExitCode::kUsage, "validation_split is {} beside validation_file {}; expected one of them",
                options.validation_split, options.validation_file.front());
@@ -229,6 +240,12 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
                                          : choose_chat_template(directory.path(), options.chat_template);
   if (chat) encoding.chat_template = &*chat;
   encoding.variables = template_variables(options);
+  if (tokenizer != nullptr && !encoding.end_of_text && tokenizer->spec().after.empty() &&
+      end_texts(files, chat.has_value()) && watch.note)
+    watch.note(fmt::format(
+        "{} names no end of text (eos_token of tokenizer_config.json, eos_token_id of config.json): "
+        "none is learned behind texts and completions",
+        directory.path()));
   const DatasetOptions reading{.has_chat_template = chat.has_value(),
                                .text_field = options.text_field,
                                .skip_bad_rows = options.skip_bad_rows};

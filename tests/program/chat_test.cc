@@ -61,7 +61,7 @@ TEST_F(ChatProgram, PrintsTheAnswerUpToTheEndOfTheTurn) {
   write_text(out + "/chat_template.jinja",
              "{% if not mood %}{{ raise_exception('no mood') }}{% endif %}" + std::string(kChatMl));
   EXPECT_EQ(output_of(asks(out, {"--chat", "--chat_template_kwargs", R"({"mood": "good"})"})), "Pong!\n");
-  expect_refusal(asks(out, {"--chat"}), 3, {"no mood"});
+  expect_refusal(asks(out, {"--chat"}), kBadFile, {"no mood"});
 }
 
 TEST_F(ChatProgram, EndsOfTurnsMayBeText) {
@@ -102,11 +102,12 @@ TEST_F(ChatProgram, TokensAreThoseOfTheTemplateAlone) {
 
 TEST_F(ChatProgram, RefusesWhatDoesNotGoTogether) {
   const std::string model = make_model(here_ / "model", llama_json());
-  expect_refusal(asks(model, {"--system", "x"}), 2, {"--system is given without --chat"});
-  expect_refusal(asks(model, {"--chat_template", "chatml"}), 2, {"--chat_template is given without --chat"});
-  expect_refusal(asks(model, {"--chat_template_kwargs", "{}"}), 2,
+  expect_refusal(asks(model, {"--system", "x"}), kUsage, {"--system is given without --chat"});
+  expect_refusal(asks(model, {"--chat_template", "chatml"}), kUsage,
+                 {"--chat_template is given without --chat"});
+  expect_refusal(asks(model, {"--chat_template_kwargs", "{}"}), kUsage,
                  {"--chat_template_kwargs is given without --chat"});
-  expect_refusal({"generate", "--model", model, "--prompt_tokens", "1", "--chat"}, 2,
+  expect_refusal({"generate", "--model", model, "--prompt_tokens", "1", "--chat"}, kUsage,
                  {"--chat and --prompt_tokens are both given"});
   const std::string other = make_model(here_ / "other", llama_json({.vocabulary = 640}));
   fs::copy(tokenizer_fixture("smollm2.json"), other + "/tokenizer.json");

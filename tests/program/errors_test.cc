@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NoSize", {"plan", "--memory", "0"}, {"memory", "\"0\"", "above 0"}},
         Wrong{"TokenDtype",
               {"train", "--token_dtype", "uint8"},
-              {"token_dtype", "\"uint8\"", "uint16 or uint32"}},
+              {"token_dtype", "\"uint8\"", "uint16, uint32"}},
         Wrong{"TopP", {"generate", "--top_p", "1.5"}, {"top_p", "\"1.5\"", "to 1"}},
         Wrong{"NoModel", {"plan"}, {"--model is missing"}},
         Wrong{"NoOutput", {"train"}, {"--output_dir is missing"}},
@@ -459,7 +459,7 @@ TEST_F(Errors, EmptyShard) {
 }
 
 TEST_F(Errors, OneToken) {
-  write_text(shard_, std::string(2, '\1'));
+  write_text(shard_, std::string("\1\0", 2));
   expect_refusal(training(), kBadFile, {shard_, "1 token", "2 are needed"});
 }
 

@@ -31,16 +31,18 @@ std::string canonical(std::string_view written) {
 const OptionInfo& find_option(Command command, std::string_view written, std::string_view where) {
   const std::string name = canonical(written);
   std::vector<std::string> names;
+  bool is_anothers = false;  // commands may have options of the same name and different meanings
   for (const OptionInfo& info : all_options()) {
     const bool matches = info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0;
-    if (matches && (info.commands & command) != 0) return info;
-    if (matches)
-      refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where,
-             name);
-    if ((info.commands & command) == 0) continue;
+    const bool belongs = (info.commands & command) != 0;
+    if (matches && belongs) return info;
+    is_anothers = is_anothers || matches;
+    if (!belongs) continue;
     names.push_back(info.name);
     names.insert(names.end(), info.aliases.begin(), info.aliases.end());
   }
+  if (is_anothers)
+    refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where, name);
   for (const char* general : {"config", "help"}) names.emplace_back(general);
   const std::string guess = nearest(name, names);
   refuse("{}: unknown option {}{}", where, written,

@@ -171,6 +171,11 @@ TEST(AssistantTurns, ThatCannotBeLocatedAreRefusedWithTheReason) {
       "{% endif %}{% endfor %}";
   refused("up to a turn is not what the whole conversation begins with", ChatTemplate::parse(kDropping, "t"),
           turns({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}}));
+  refused("it writes nothing for message 1", ChatTemplate::parse("hello", "t"), talk);
+  refused("it writes nothing for message 1",
+          ChatTemplate::parse(
+              "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}", "t"),
+          talk);
   refused("inside a macro",
           ChatTemplate::parse(
               "{% macro m(x) %}{% generation %}{{ x }}{% endgeneration %}{% endmacro %}{{ m('x') }}", "t"),
