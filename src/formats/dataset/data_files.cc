@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <utility>
 
 #include "base/errors.h"
@@ -81,6 +82,15 @@ bool is_passed_over(std::string_view name) {
       path, kind_name, kind_name == "parquet" ? "parquet" : "file", name, stem);
 }
 
+// Whether the folder at `path`, which lies in `folder`, is a link to that or to one above it: its files would come again and again.
+bool leads_up(const std::string& path, const std::string& folder) {
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(path, failed),
+             inside = std::filesystem::canonical(folder, failed);
+  return !real.empty() &&
+         std::mismatch(real.begin(), real.end(), inside.begin(), inside.end()).first == real.end();
+}
+
 // All files below a folder, by path.
 void list_files(const std::string& folder, int depth, std::vector<std::string>& files) {
   if (depth > 64)
@@ -88,10 +98,11 @@ void list_files(const std::string& folder, int depth, std::vector<std::string>& 
   for (const std::string& name : list_directory(folder)) {
     if (is_passed_over(name)) continue;
     const std::string path = join_path(folder, name);
-    if (directory_exists(path))
+    if (!directory_exists(path)) {
+      if (file_exists(path)) files.push_back(path);
+    } else if (!leads_up(path, folder)) {
       list_files(path, depth + 1, files);
-    else if (file_exists(path))
-      files.push_back(path);
+    }
   }
 }
 
@@ -118,10 +129,11 @@ void match(const std::string& folder, std::span<const std::string> parts, int de
     const std::string path = folder.empty() ? name : join_path(folder, name);
     const bool is_folder = directory_exists(path);
     if (part == "**") {
-      if (is_folder)
+      if (!is_folder) {
+        if (parts.size() == 1 && file_exists(path)) files.push_back(path);
+      } else if (!leads_up(path, folder.empty() ? "." : folder)) {
         match(path, parts, depth + 1, files);
-      else if (parts.size() == 1 && file_exists(path))
-        files.push_back(path);
+      }
     } else if (::fnmatch(part.c_str(), name.c_str(), 0) == 0) {
       if (parts.size() > 1) {
         if (is_folder) match(path, parts.subspan(1), depth + 1, files);
@@ -175,6 +187,10 @@ std::vector<std::string> expand(const std::string& path) {
     if (files.empty()) throw_user(ExitCode::kBadFile, "{}: no file matches; expected at least one", path);
     return files;
   }
+  if (std::filesystem::exists(path))
+    throw_user(ExitCode::kBadFile,
+               "{}: is a device, pipe or socket, which cannot be read twice; expected a file or a folder",
+               path);
   throw_user(ExitCode::kBadFile, "{}: there is no such file or folder", path);
 }
 

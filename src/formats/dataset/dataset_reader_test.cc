@@ -1,8 +1,10 @@
 #include "formats/dataset/dataset_reader.h"
 
+#include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <filesystem>
 #include <variant>
 
 #include "base/json.h"
@@ -212,6 +214,14 @@ TEST(DatasetReader, FoldersAndPatternsGiveTheirFilesInOrder) {
   EXPECT_EQ(names("d/[b-z].jsonl"), "d/b.jsonl ");
   EXPECT_EQ(names("d/**/*.jsonl"), "d/b.jsonl d/sub/deep/d.jsonl ");
   EXPECT_EQ(names("*/s?b/*"), "d/sub/c.ndjson.gz ");
+  // Links to folders above give nothing again.
+  std::filesystem::create_directory_symlink("..", directory / "d/sub/up");
+  std::filesystem::create_directory_symlink(".", directory / "d/sub/self");
+  EXPECT_EQ(names("d"), "d/a.json d/b.jsonl d/sub/c.ndjson.gz d/sub/deep/d.jsonl ");
+  EXPECT_EQ(names("d/**/*.jsonl"), "d/b.jsonl d/sub/deep/d.jsonl ");
+  ASSERT_EQ(::mkfifo((directory / "pipe.jsonl").c_str(), 0600), 0);
+  expect_user_error(ExitCode::kBadFile, "pipe.jsonl: is a device, pipe or socket, which cannot be read twice",
+                    [&] { names("pipe.jsonl"); });
   expect_user_error(ExitCode::kBadFile, "no file matches", [&] { names("d/*.txt"); });
   expect_user_error(ExitCode::kBadFile, "no such file or folder", [&] { names("e"); });
 }
