@@ -2,15 +2,13 @@
 //
 // One (sample, head) is a task of one thread: it copies the head's keys (transposed) and values to contiguous f32 rows, then visits query
 // blocks of kQueryBlock rows against key blocks of kKeyBlock. Bits do not depend on the number of threads. Scratch O(T · head
-// dimension) for each thread. bf16 and f16 are widened when copied; everything inside is f32.
+// dimension) for each thread. bf16 and f16 are widened when copied; everything inside is f32. attention_bf16.cc multiplies bf16.
 #include <limits>
 
 #include "backends/cpu/attention_shape.h"
 #include "backends/cpu/onednn.h"
 #include "base/errors.h"
 #include "base/float16.h"
-
-#include <omp.h>
 
 namespace snug::cpu {
 namespace {
@@ -70,28 +68,12 @@ class BlockedAttention : public Kernel {
   BlockedAttention(const Binding& b, const AttentionShape& shape)
       : s_(shape),
         strides_(shape),
-        threads_(b.dispatch.threads),
-        in_(head_views<ConstRows>(shape, b.inputs, 0)) {
-    const size_t starts = s_.fused ? 1 : 3;
-    starts_ = b.inputs[starts].as<int32_t>();
-    if (s_.dropout > 0) randomness_ = b.inputs.at(starts + 1).as<uint32_t>();
-    y_ = {b.outputs[0].data, s_.dtype, s_.q_width()};
-    lse_ = b.outputs[1].as<float>();
-    Scratch scratch(b.scratch);
-    for (int thread = 0; thread < threads_; ++thread) scratch_.push_back(take_forward_scratch(s_, scratch));
-  }
+        o_(shape, b),
+        scratch_(scratch_of_threads(b, shape, take_forward_scratch)) {}
 
   void run(bool) override {
-#pragma omp parallel num_threads(threads_)
-    {
-      // Products here belong to this thread. Without this oneDNN would choose their method by the team's size,
-      // and bits would depend on it.
-      omp_set_num_threads(1);
-      const auto& own = scratch_[static_cast<size_t>(omp_get_thread_num())];
-#pragma omp for schedule(dynamic)
-      for (int64_t task = 0; task < s_.samples * s_.heads; ++task)
-        attend(task / s_.heads, task % s_.heads, own);
-    }
+    for_heads(s_.samples, s_.heads, scratch_,
+              [this](int64_t sample, int64_t head, const ForwardScratch& own) { attend(sample, head, own); });
   }
 
  private:
@@ -99,10 +81,12 @@ class BlockedAttention : public Kernel {
     const int64_t first_row = sample * s_.positions, kv_column = head / s_.group() * s_.head_dim;
     for (int64_t key = 0; key < s_.positions; key += kQueryBlock) {
       const int64_t keys = std::min(kQueryBlock, s_.positions - key);
-      copy_scaled(in_.k.from(first_row + key, kv_column), keys, s_.head_dim, 1.0f, own.scores, strides_.row);
+      copy_scaled(o_.in.k.from(first_row + key, kv_column), keys, s_.head_dim, 1.0f, own.scores,
+                  strides_.row);
       transpose(own.scores, strides_.row, keys, s_.head_dim, own.keys + key, strides_.keys);
     }
-    copy_scaled(in_.v.from(first_row, kv_column), s_.positions, s_.head_dim, 1.0f, own.values, strides_.row);
+    copy_scaled(o_.in.v.from(first_row, kv_column), s_.positions, s_.head_dim, 1.0f, own.values,
+                strides_.row);
     for (int64_t query = 0; query < s_.positions; query += kQueryBlock)
       attend_queries(sample, head, query, std::min(kQueryBlock, s_.positions - query), own);
   }
@@ -110,39 +94,45 @@ class BlockedAttention : public Kernel {
   void attend_queries(int64_t sample, int64_t head, int64_t first_query, int64_t queries,
                       const ForwardScratch& own) const {
     const int64_t first_row = sample * s_.positions + first_query, column = head * s_.head_dim;
-    copy_scaled(in_.q.from(first_row, column), queries, s_.head_dim, static_cast<float>(s_.scale * kLog2E),
+    copy_scaled(o_.in.q.from(first_row, column), queries, s_.head_dim, static_cast<float>(s_.scale * kLog2E),
                 own.queries, strides_.row);
     std::fill_n(own.largest, queries, -std::numeric_limits<float>::infinity());
     std::fill_n(own.sum, queries, 0.0f);
     std::fill_n(own.output, queries * strides_.row, 0.0f);
     const RunningSoftmax all{own.largest, own.sum, own.output, strides_.row, s_.head_dim};
-    for_forward_blocks(starts_ + sample * s_.positions, first_query, queries, [&](const ScoreBlock& block) {
-      const int64_t row = block.first_query - first_query;
-      const RunningSoftmax running{own.largest + row, own.sum + row, own.output + row * strides_.row,
-                                   strides_.row, s_.head_dim};
-      sgemm(false, false, block.queries, block.keys, s_.head_dim, own.queries + row * strides_.row,
-            strides_.row, own.keys + block.first_key, strides_.keys, 0.0f, own.scores, strides_.scores);
-      softmax_block(block, own.scores, strides_.scores, running);
-      if (s_.dropout > 0)
-        AttentionDropout(s_.dropout, randomness_ + 4 * sample, s_.stream, head, s_.positions)
-            .apply(block, own.scores, strides_.scores);
-      sgemm(false, false, block.queries, s_.head_dim, block.keys, own.scores, strides_.scores,
-            own.values + block.first_key * strides_.row, strides_.row, 1.0f, running.output, strides_.row);
-    });
-    finish_softmax(all, queries, y_.from(first_row, column),
-                   lse_ + (sample * s_.heads + head) * s_.positions + first_query);
+    for_forward_blocks(
+        o_.starts + sample * s_.positions, first_query, queries, diagonal_half(queries),
+        [&](const ScoreBlock& block) {
+          const int64_t row = block.first_query - first_query;
+          const RunningSoftmax running{own.largest + row, own.sum + row, own.output + row * strides_.row,
+                                       strides_.row, s_.head_dim};
+          sgemm(false, false, block.queries, block.keys, s_.head_dim, own.queries + row * strides_.row,
+                strides_.row, own.keys + block.first_key, strides_.keys, 0.0f, own.scores, strides_.scores);
+          softmax_block(block, own.scores, strides_.scores, running);
+          if (s_.dropout > 0)
+            AttentionDropout(s_.dropout, o_.randomness + 4 * sample, s_.stream, head, s_.positions)
+                .apply(block, own.scores, strides_.scores);
+          sgemm(false, false, block.queries, s_.head_dim, block.keys, own.scores, strides_.scores,
+                own.values + block.first_key * strides_.row, strides_.row, 1.0f, running.output,
+                strides_.row);
+        });
+    finish_softmax(all, queries, 1.0f, o_.y.from(first_row, column),
+                   o_.lse + (sample * s_.heads + head) * s_.positions + first_query);
   }
 
   AttentionShape s_;
   ForwardStrides strides_;
-  int threads_;
-  HeadViews<ConstRows> in_;
-  const int32_t* starts_ = nullptr;
-  const uint32_t* randomness_ = nullptr;
-  Rows y_;
-  float* lse_ = nullptr;
+  ForwardOperands o_;
   std::vector<ForwardScratch> scratch_;  // one a thread
 };
+
+std::optional<std::string> bf16_refusal(const OpQuery& query, const Dispatch& dispatch) {
+  const DType dtype = query.inputs[0].dtype;
+  if (dtype != DType::kBF16) return fmt::format("multiplies bf16, not {}", dtype_name(dtype));
+  if (const int64_t head_dim = attention_shape(query).head_dim; head_dim % 2 != 0)
+    return fmt::format("multiplies pairs, and a head has {} elements", head_dim);
+  return bf16_product_refusal(dispatch);
+}
 
 std::optional<std::string> refusal(const OpQuery& query, const Dispatch&) {
   const DType dtype = query.inputs[0].dtype;
@@ -156,27 +146,48 @@ AttentionShape bound_shape(const Binding& b) {
   return attention_shape({b.op, inputs, {}, b.attributes});
 }
 
-Bytes forward_scratch_bytes(const OpQuery& query, const Dispatch& dispatch) {
-  Scratch scratch;
-  take_forward_scratch(attention_shape(query), scratch);
-  return scratch.used() * dispatch.threads;
+Bytes forward_scratch_bytes(const AttentionShape& shape, int threads) {
+  return scratch_of_threads_bytes(shape, threads, take_forward_scratch);
 }
 
-std::unique_ptr<Kernel> make_forward(const Binding& b) {
-  return std::make_unique<BlockedAttention>(b, bound_shape(b));
+std::unique_ptr<Kernel> make_forward(const Binding& b, const AttentionShape& shape) {
+  return std::make_unique<BlockedAttention>(b, shape);
 }
 
-Bytes backward_scratch_bytes(const OpQuery& query, const Dispatch& dispatch) {
-  return attention_backward_scratch_bytes(attention_shape(query), dispatch.threads);
+template <Bytes (*kBytes)(const AttentionShape&, int)>
+Bytes scratch_bytes(const OpQuery& query, const Dispatch& dispatch) {
+  return kBytes(attention_shape(query), dispatch.threads);
+}
+template <std::unique_ptr<Kernel> (*kMake)(const Binding&, const AttentionShape&)>
+std::unique_ptr<Kernel> make(const Binding& b) {
+  return kMake(b, bound_shape(b));
 }
 
-std::unique_ptr<Kernel> make_backward(const Binding& b) { return make_attention_backward(b, bound_shape(b)); }
+constexpr KernelEntry forward_bf16(std::string_view op) {
+  return {op, "blocked_bf16", bf16_refusal, scratch_bytes<attention_bf16_scratch_bytes>,
+          make<make_attention_bf16>};
+}
+constexpr KernelEntry forward(std::string_view op) {
+  return {op, "blocked", refusal, scratch_bytes<forward_scratch_bytes>, make<make_forward>};
+}
+constexpr KernelEntry backward_bf16(std::string_view op) {
+  return {op, "blocked_bf16", bf16_refusal, scratch_bytes<attention_bf16_backward_scratch_bytes>,
+          make<make_attention_bf16_backward>};
+}
+constexpr KernelEntry backward(std::string_view op) {
+  return {op, "blocked", refusal, scratch_bytes<attention_backward_scratch_bytes>,
+          make<make_attention_backward>};
+}
 
 constexpr std::array kEntries = {
-    KernelEntry{"attention", "blocked", refusal, forward_scratch_bytes, make_forward},
-    KernelEntry{"attention_qkv", "blocked", refusal, forward_scratch_bytes, make_forward},
-    KernelEntry{"attention_backward", "blocked", refusal, backward_scratch_bytes, make_backward},
-    KernelEntry{"attention_qkv_backward", "blocked", refusal, backward_scratch_bytes, make_backward},
+    forward_bf16("attention"),
+    forward("attention"),
+    forward_bf16("attention_qkv"),
+    forward("attention_qkv"),
+    backward_bf16("attention_backward"),
+    backward("attention_backward"),
+    backward_bf16("attention_qkv_backward"),
+    backward("attention_qkv_backward"),
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ class Kernel {
 
 struct KernelEntry {
   std::string_view op;
-  std::string_view implementation;  // "reference", "highway", "onednn", "blocked"
+  std::string_view implementation;  // "reference", "highway", "onednn", "blocked"; with _bf16: multiplies bf16
   std::optional<std::string> (*refusal)(const OpQuery&, const Dispatch&);
   Bytes (*scratch_bytes)(const OpQuery&, const Dispatch&);
   std::unique_ptr<Kernel> (*make)(const Binding&);

@@ -27,7 +27,7 @@ double product_rate(const OpQuery& query, const Dispatch& dispatch, const CpuRat
   if (!dispatch.native_bf16_products()) return rate;
   // The products of an MLP's chunk are those of linear.
   if (query.op.starts_with("mlp")) return query.inputs[0].dtype == DType::kBF16 ? 2 * rate : rate;
-  return pick_kernel(query, dispatch).implementation == "onednn_bf16" ? 2 * rate : rate;
+  return pick_kernel(query, dispatch).implementation.ends_with("_bf16") ? 2 * rate : rate;
 }
 
 }  // namespace
