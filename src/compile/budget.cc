@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "ir/verify.h"
 
 namespace snug {
 namespace {
@@ -41,6 +42,7 @@ std::string passes_over_slices(const CompileOptions& options) {
 }  // namespace
 
 BudgetPlan finish(BudgetDraft draft, const Target& target) {
+  for (const Phase& phase : draft.draft.program.phases) verify(phase.graph, "every pass");
   return {.compiled = finish(std::move(draft.draft), draft.layout, target),
           .retentions = std::move(draft.retentions),
           .fits = draft.fits,
@@ -48,16 +50,14 @@ BudgetPlan finish(BudgetDraft draft, const Target& target) {
           .gap = draft.gap};
 }
 
-BudgetSearch::BudgetSearch(const Model& model, const CompileOptions& options, const Target& target,
-                           std::shared_ptr<planner::PriceBook> book)
-    : model_(model),
+BudgetSearch::BudgetSearch(std::shared_ptr<SearchMemory> memory, const CompileOptions& options)
+    : memory_(std::move(memory)),
+      model_(memory_->model()),
+      target_(memory_->target()),
       options_(options),
-      target_(target),
-      book_(book ? std::move(book) : std::make_shared<planner::PriceBook>(target)) {
-  require(&book_->target() == &target_, "budget search: prices of another target");
+      keep_all_(memory_->keep_all(options)) {
   options_.recompute = {};
   options_.choose_retentions = nullptr;
-  keep_all_ = draft(model_, options_, target_, Checks::kNone).report;
   for (const PhasePeak& peak : keep_all_.phases)
     if (peak.phase != "micro_step") other_phases_ = std::max(other_phases_, peak.bytes);
 }
@@ -81,7 +81,7 @@ planner::Planner& BudgetSearch::planner() {
     finish_micro_step(g, options_, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
   };
   const Bytes others = outside(graph, finish);
-  planner_.emplace(std::move(graph), *book_, passes_over_slices(options_), finish, others,
+  planner_.emplace(std::move(graph), memory_->prices(), passes_over_slices(options_), finish, others,
                    options_.compress_activations);
   smallest_ = {planner_->smallest_retentions(), std::max(other_phases_, planner_->smallest_budget())};
   return *planner_;
@@ -98,7 +98,7 @@ BudgetDraft BudgetSearch::laid_out(Draft draft, Bytes arena_budget) const {
 BudgetDraft BudgetSearch::drafted_with(const Retentions& retentions, Bytes arena_budget) const {
   CompileOptions chosen = options_;
   chosen.choose_retentions = [&](const Graph&) { return retentions; };
-  BudgetDraft made = laid_out(draft(model_, chosen, target_), arena_budget);
+  BudgetDraft made = laid_out(draft(model_, chosen, target_, Checks::kNone), arena_budget);
   made.retentions = retentions;
   return made;
 }
@@ -106,7 +106,7 @@ BudgetDraft BudgetSearch::drafted_with(const Retentions& retentions, Bytes arena
 BudgetDraft BudgetSearch::drafted_by(const RecomputePolicy& policy, Bytes arena_budget) const {
   CompileOptions options = options_;
   options.recompute = policy;
-  return laid_out(draft(model_, options, target_), arena_budget);
+  return laid_out(draft(model_, options, target_, Checks::kNone), arena_budget);
 }
 
 Bytes BudgetSearch::keep_all_arena() {
@@ -175,6 +175,13 @@ BudgetPlan BudgetSearch::smallest() {
 Bytes BudgetSearch::smallest_arena() {
   if (!smallest_arena_) smallest_of({.kind = RecomputePolicy::Kind::kOptimal}, Bytes(0));
   return *smallest_arena_;
+}
+
+double BudgetSearch::bound_seconds(Bytes arena_budget) {
+  double extra = 0;
+  if (keep_all_.lower_bound > arena_budget && planner().smallest_budget() <= arena_budget)
+    extra = planner().bound_seconds(arena_budget);
+  return keep_all_.update_seconds + static_cast<double>(options_.accumulation) * extra;
 }
 
 Bytes BudgetSearch::smallest_bound(const RecomputePolicy& policy) const {

@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "compile/pipeline.h"
+#include "compile/search_memory.h"
 #include "planner/choose.h"
 
 namespace snug {
@@ -42,15 +43,18 @@ struct BudgetDraft {
   std::optional<double> gap;
   const CompileReport& report() const { return draft.report; }
 };
+// Its graphs and the plan, judged: a draft that is only compared is not.
 BudgetPlan finish(BudgetDraft draft, const Target& target);
 
 // Plans of one run at any budget. Blocks are priced once, at the first budget that keep-all does not fit.
 class BudgetSearch {
  public:
-  // `model` and `target` must outlive the search; `options.recompute` is replaced by what is asked for below. Searches
-  // with one book (of that target) share what they price. Throws as compile() does.
-  BudgetSearch(const Model& model, const CompileOptions& options, const Target& target,
-               std::shared_ptr<planner::PriceBook> book = nullptr);
+  // `options.recompute` is replaced by what is asked for below. Searches with one memory share what they work out. Throws as compile()
+  // does.
+  BudgetSearch(std::shared_ptr<SearchMemory> memory, const CompileOptions& options);
+  // With a memory of its own; `model` and `target` must outlive the search.
+  BudgetSearch(const Model& model, const CompileOptions& options, const Target& target)
+      : BudgetSearch(std::make_shared<SearchMemory>(model, target), options) {}
 
   // With everything kept, without a layout: its arena is the lower bound.
   const CompileReport& keep_all() const { return keep_all_; }
@@ -66,7 +70,9 @@ class BudgetSearch {
   // within() in parts: the plan that fits, if there is one; and the smallest that the policy found.
   std::optional<BudgetDraft> fitting(Bytes arena_budget, const RecomputePolicy& policy);
   BudgetDraft smallest_of(const RecomputePolicy& policy, Bytes arena_budget);
-  // What the latter needs at least; much nearer to it once the blocks were priced.
+  // No plan of policy optimal that fits is faster. Prices the blocks unless everything may fit.
+  double bound_seconds(Bytes arena_budget);
+  // What the smallest plan needs at least; much nearer to it once the blocks were priced.
   Bytes smallest_bound(const RecomputePolicy& policy) const;
   bool was_priced() const { return smallest_.has_value(); }
   void price() { planner(); }
@@ -94,11 +100,11 @@ class BudgetSearch {
   std::optional<BudgetDraft> greedy(Bytes arena_budget, const RecomputePolicy& policy);
   std::vector<planner::Droppable> order_of(const RecomputePolicy& policy);
 
+  std::shared_ptr<SearchMemory> memory_;
   const Model& model_;
-  CompileOptions options_;
   const Target& target_;
-  std::shared_ptr<planner::PriceBook> book_;
-  CompileReport keep_all_;
+  CompileOptions options_;
+  const CompileReport& keep_all_;
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
   std::optional<Bytes> keep_all_arena_, smallest_arena_;
   std::optional<planner::Planner> planner_;

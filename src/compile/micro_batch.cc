@@ -8,15 +8,9 @@
 namespace snug {
 namespace {
 
-constexpr double kFlopsOfAByte = 32;
-
 using Prices = OuterSearch::Prices;
 
 }  // namespace
-
-double WorkTarget::seconds(const OpQuery&, const OpCost& cost) const {
-  return std::max(cost.flops + cost.repeated_flops, kFlopsOfAByte * cost.bytes) * 1e-12;
-}
 
 std::vector<int64_t> divisors(int64_t number) {
   require(number >= 1, "divisors of {}", number);
@@ -30,15 +24,14 @@ std::vector<int64_t> divisors(int64_t number) {
   return low;
 }
 
-MicroBatch choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
+MicroBatch choose_micro_batch(SearchMemory& memory, std::span<const int64_t> sizes,
                               const std::function<std::vector<Variant>(int64_t)>& variants_of,
-                              const Target& target, Bytes arena_budget, const RecomputePolicy& policy) {
+                              Bytes arena_budget, const RecomputePolicy& policy) {
   require(!sizes.empty(), "choose_micro_batch: no size");
-  const WorkTarget work(target);
   // None where a size of the run is beyond 64 bits.
   const auto search_of = [&](int64_t size) -> std::optional<OuterSearch> {
     try {
-      return OuterSearch(model, variants_of(size), work, Prices::kForgetOfLosers);
+      return OuterSearch(memory.by_work(), variants_of(size), Prices::kForgetOfLosers);
     } catch (const UserError&) {
       return std::nullopt;
     }

@@ -7,7 +7,7 @@
 //         work of an operation is the larger of its FLOPs (those that it makes again among them) and 32 times the bytes that it reads and writes: what processors
 //         and accelerators alike do in the time of one byte, within a factor of two or three. Its sum over an update
 //         counts what is computed again as well as weights that are read once a micro-step, and no machine goes into it.
-// Method: sizes are tried by rising size; the plan of each is sought (outer_search.h) with work in place of seconds.
+// Method: sizes are tried by rising size; the plan of each is sought (outer_search.h) with work in place of seconds (work_target.h).
 //         Larger sizes hold more, so the search ends at the first that does not fit, or once what is repeated already at this
 //         size is more than all that larger ones could save. The largest is tried in any case: where it is the global
 //         batch, no gradient is held from one micro-step to the next, so that it may need less than smaller ones.
@@ -33,23 +33,9 @@ struct MicroBatch {
 
 // The micro-batch by the rule above, one of `sizes` (rising, at least one); where none fits, of those that were tried the one that needs the
 // least. `variants_of` gives the variants of the run with a micro-batch of that size, all with the same samples an update. Sizes whose
-// bytes exceed 64 bits do not fit.
-MicroBatch choose_micro_batch(const Model& model, std::span<const int64_t> sizes,
+// bytes exceed 64 bits do not fit. Searches with memory.by_work().
+MicroBatch choose_micro_batch(SearchMemory& memory, std::span<const int64_t> sizes,
                               const std::function<std::vector<Variant>(int64_t)>& variants_of,
-                              const Target& target, Bytes arena_budget, const RecomputePolicy& policy);
-
-// Work in place of seconds, in units of 10¹² FLOPs; all else as `target` says, which must outlive it.
-class WorkTarget : public Target {
- public:
-  explicit WorkTarget(const Target& target) : target_(target) {}
-  std::string name() const override { return target_.name(); }
-  std::optional<std::string> refusal(const OpQuery& query) const override { return target_.refusal(query); }
-  Bytes scratch_bytes(const OpQuery& query) const override { return target_.scratch_bytes(query); }
-  Bytes alignment() const override { return target_.alignment(); }
-  double seconds(const OpQuery& query, const OpCost& cost) const override;
-
- private:
-  const Target& target_;
-};
+                              Bytes arena_budget, const RecomputePolicy& policy);
 
 }  // namespace snug

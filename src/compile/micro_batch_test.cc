@@ -9,6 +9,7 @@
 
 #include "backends/null/null_target.h"
 #include "compile/example_test.h"
+#include "compile/work_target.h"
 
 namespace snug {
 namespace {
@@ -46,6 +47,7 @@ TEST(MicroBatch, DoesTheLeastWorkOfAllSizesAndOfEqualOnesIsTheLargest) {
   for (const char* family : {"gpt2", "llama"}) {
     const Model model = six_blocks(family);
     const std::vector<int64_t> sizes = divisors(kGlobal);
+    SearchMemory memory(model, target);
     std::map<int64_t, OuterSearch> searches;
     for (int64_t size : sizes)
       searches.emplace(size, OuterSearch(model, variants_of(size), work, OuterSearch::Prices::kKeep));
@@ -57,7 +59,7 @@ TEST(MicroBatch, DoesTheLeastWorkOfAllSizesAndOfEqualOnesIsTheLargest) {
     for (int64_t step = 0; step <= 5; ++step) {
       const Bytes budget = low + Bytes((high - low).value * step / 5);
       SCOPED_TRACE(fmt::format("{} {}", family, budget.value));
-      const auto [size, fits] = choose_micro_batch(model, sizes, variants_of, target, budget, kOptimal);
+      const auto [size, fits] = choose_micro_batch(memory, sizes, variants_of, budget, kOptimal);
       EXPECT_TRUE(fits);
       chosen.insert(size);
       const double done = searches.at(size).within(budget, kOptimal).plan.compiled.report.update_seconds;
@@ -83,18 +85,19 @@ TEST(MicroBatch, IsTheSameOnEveryMachine) {
   const NullTarget slow, fast({.flops_per_second = 1e15, .bytes_per_second = 1e10});
   const std::vector<int64_t> sizes = divisors(kGlobal);
   OuterSearch one(model, variants_of(1), slow, OuterSearch::Prices::kForgetOfLosers);
+  SearchMemory on_slow(model, slow), on_fast(model, fast);
   for (double factor : {1.0, 1.3, 2.0, 4.0}) {
     const Bytes budget(static_cast<int64_t>(static_cast<double>(one.smallest_arena().value) * factor));
-    EXPECT_EQ(choose_micro_batch(model, sizes, variants_of, slow, budget, kOptimal).size,
-              choose_micro_batch(model, sizes, variants_of, fast, budget, kOptimal).size);
+    EXPECT_EQ(choose_micro_batch(on_slow, sizes, variants_of, budget, kOptimal).size,
+              choose_micro_batch(on_fast, sizes, variants_of, budget, kOptimal).size);
   }
 }
 
 TEST(MicroBatch, IsTheOneThatNeedsTheLeastWhereNothingFits) {
   const Model model = six_blocks("llama");
   const NullTarget target;
-  const MicroBatch none =
-      choose_micro_batch(model, divisors(kGlobal), variants_of, target, Bytes(1), kOptimal);
+  SearchMemory memory(model, target);
+  const MicroBatch none = choose_micro_batch(memory, divisors(kGlobal), variants_of, Bytes(1), kOptimal);
   EXPECT_FALSE(none.fits);
   OuterSearch one(model, variants_of(1), target, OuterSearch::Prices::kForgetOfLosers),
       all(model, variants_of(kGlobal), target, OuterSearch::Prices::kForgetOfLosers);

@@ -5,7 +5,7 @@
 //           There are few such choices, so each combination is a variant, and the best of all their plans is taken.
 // Method:   1. compile each variant keeping everything: its seconds are a bound that no plan of it goes below;
 //           2. from the least bound up, ask for the plan within the budget (budget.h), until the next bound is above
-//              the best plan that was found;
+//              the best plan that was found; a variant whose own bound at this budget is above it is not compiled;
 //           3. where nothing fits, lay out the smallest plans, those that need the fewest bytes at least first, until the
 //              next one's least is above the smallest that was found.
 //           So the answer is the fastest plan of any variant, and of equal ones the earliest variant's: whoever lists
@@ -46,11 +46,12 @@ class OuterSearch {
   // Whether the blocks of a variant that lost stay priced in memory, for many budgets of one run.
   enum class Prices : uint8_t { kForgetOfLosers, kKeep };
 
-  // At least one variant, with batches and accumulations that make updates of the same samples. `model` and `target`
-  // must outlive the search. What blocks cost is priced once for all variants, and for all searches with one `book`, which is of that
-  // target. Throws as compile() does.
-  OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target, Prices prices,
-              std::shared_ptr<planner::PriceBook> book = nullptr);
+  // At least one variant, with batches and accumulations that make updates of the same samples. Searches with one memory share what
+  // they work out. Throws as compile() does.
+  OuterSearch(const std::shared_ptr<SearchMemory>& memory, std::span<const Variant> variants, Prices prices);
+  // With a memory of its own; `model` and `target` must outlive the search.
+  OuterSearch(const Model& model, std::span<const Variant> variants, const Target& target, Prices prices)
+      : OuterSearch(std::make_shared<SearchMemory>(model, target), variants, prices) {}
 
   size_t variants() const { return searches_.size(); }
   const CompileReport& keep_all(size_t variant) const { return searches_.at(variant)->keep_all(); }
@@ -83,9 +84,8 @@ class OuterSearch {
   // Whether one of the variants that smallest() asks answers for this one as well.
   bool is_never_smallest(size_t variant) const;
 
-  const Model& model_;
+  std::shared_ptr<SearchMemory> memory_;
   std::vector<Variant> variants_;
-  const Target& target_;
   Prices prices_;
   std::vector<std::unique_ptr<BudgetSearch>> searches_;
   std::vector<size_t> by_bound_;  // variants by rising keep-all seconds

@@ -41,7 +41,8 @@ class DumpFolder : public PassObserver {
   std::string folder_;
 };
 
-// Whether graphs are copied, compared and verified around each pass. kNone: for estimates of which no plan is made.
+// Whether graphs are copied, compared and verified around each pass. kNone: for estimates, and for drafts of which few become plans; those are
+// verified at their end.
 enum class Checks : uint8_t { kEveryPass, kNone };
 
 class Runner {

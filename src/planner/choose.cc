@@ -107,8 +107,14 @@ std::optional<Choice> Planner::choose(Bytes budget) {
   if (!solver_) return keep_all();
   std::optional<Choice> choice = fitting(budget);
   if (!choice) choice = fitting(budget = smallest_);
-  if (choice) choice->bound_seconds = solver_->bound_seconds(budget);
+  if (choice) choice->bound_seconds = bound_seconds(budget);
   return choice;
+}
+
+double Planner::bound_seconds(Bytes budget) {
+  if (!solver_) return 0;
+  if (!bound_ || bound_->budget != budget) bound_ = {budget, solver_->bound_seconds(budget)};
+  return bound_->seconds;
 }
 
 std::optional<Choice> Planner::fitting(Bytes budget) {

@@ -61,6 +61,8 @@ class Planner {
   // None if no plan fits; never none from smallest_budget() on.
   std::optional<Choice> choose(Bytes budget);
   Bytes smallest_budget() const { return smallest_; }
+  // What a choice within `budget`, the smallest one at least, says as its bound. Remembered for the budget that was asked last.
+  double bound_seconds(Bytes budget);
   // What choose() makes of the smallest budget; where values may be compressed, behind it what it would make of its
   // smallest budget if they might not: that may be laid out better.
   const std::vector<Retentions>& smallest_retentions() const { return smallest_retentions_; }
@@ -101,6 +103,11 @@ class Planner {
   std::optional<PlanSolver> solver_;
   Bytes smallest_;
   std::vector<Retentions> smallest_retentions_;
+  struct Bound {
+    Bytes budget;
+    double seconds = 0;
+  };
+  std::optional<Bound> bound_;
   double keep_seconds_ = 0;
 };
 

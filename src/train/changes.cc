@@ -85,11 +85,9 @@ RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
   return options;
 }
 
-using Book = std::shared_ptr<planner::PriceBook>;
-
 // The same run planned with other options.
 Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked,
-                 const Book& book) {
+                 const std::shared_ptr<SearchMemory>& memory) {
   const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
   const auto reserve_of = [&](const RunOptions& sizes) {
     Reserve reserve = run.reserve;
@@ -97,11 +95,11 @@ Change change_to(const Prepared& run, const std::string& description, const RunO
     return reserve;
   };
   const RunOptions options =
-      with_chosen_micro_batch(run, asked, arena_within(budget, reserve_of(asked))).options;
+      with_chosen_micro_batch(run, asked, arena_within(budget, reserve_of(asked)), *memory).options;
   const Reserve reserve = reserve_of(options);
   const Bytes arena_budget = arena_within(budget, reserve);
-  OuterSearch search(run.model, compile_variants(variants_of(options), run.model, run.evaluates),
-                     run.backend->target(), OuterSearch::Prices::kForgetOfLosers, book);
+  OuterSearch search(memory, compile_variants(variants_of(options), run.model, run.evaluates),
+                     OuterSearch::Prices::kForgetOfLosers);
   const CompileReport report = search.outcome(arena_budget, options.recompute).report;
   const Bytes peak = peak_with_arena(report.arena, reserve);
   return {description, peak, report.update_seconds, peak <= budget};
@@ -170,9 +168,9 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   if (peak_with_arena(Bytes(0), without_batches) > run.budget) return {};
   std::vector<Change> changes;
   bool fits = false;
-  const Book book = std::make_shared<planner::PriceBook>(run.backend->target());
+  const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
   const auto add = [&](const std::string& description, const RunOptions& options) {
-    Change change = change_to(run, description, options, book);
+    Change change = change_to(run, description, options, memory);
     fits = fits || change.fits;
     if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
   };
@@ -182,7 +180,8 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   };
   for (const Saving& saving : savings) add_savings({&saving, 1});
   // Together only where none does alone, and no more of them than it takes.
-  for (size_t count = 2; count <= savings.size() && !fits; ++count) add_savings(std::span(savings).first(count));
+  for (size_t count = 2; count <= savings.size() && !fits; ++count)
+    add_savings(std::span(savings).first(count));
   if (fixed_bytes(run) <= run.budget && !plans_micro_batch(run.asked)) {
     std::vector<std::pair<std::string, RunOptions>> candidates;
     add_batches_and_lengths(run.asked, candidates);
@@ -199,10 +198,10 @@ std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
   const RunOptions base = base_of(run);
   const std::map<std::string, Bytes> now = terms_of(run, run.options);
   std::vector<PlanSummary::Alternative> rows;
-  const Book book = std::make_shared<planner::PriceBook>(run.backend->target());
+  const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
   // `forced`: the run as it is but for that one option, whether or not the planner would take it.
   const auto add = [&](const std::string& option, const RunOptions& asked, const RunOptions& forced) {
-    const Change change = change_to(run, option, asked, book);
+    const Change change = change_to(run, option, asked, memory);
     PlanSummary::Alternative row{.option = option,
                                  .terms = {},
                                  .peak = change.peak,

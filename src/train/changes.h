@@ -23,8 +23,9 @@ struct Change {
 // they are not the knob then. Nothing at all where what lies outside the arena exceeds it.
 std::vector<Change> changes_that_help(const Prepared& run);
 
-// What each option that is not in use would change, alone, with micro-batch and place of the update as they were chosen: every term and,
-// within the budget, peak and seconds. Takes about as long for each as planning did.
+// What each option that is not in use would change, alone, with micro-batch and place of the update as they were chosen (the micro-batch is
+// chosen anew where other orders of sums are allowed): every term and, within the budget, peak and seconds. Takes about as long for each as
+// planning did.
 std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run);
 
 // What no batch, length or recomputation can lower: the state (weights, masters, moments) and the reserve.

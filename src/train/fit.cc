@@ -85,16 +85,17 @@ PlanSummary::Chosen chosen_of(const RunOptions& asked, const RunVariant& variant
 }
 
 // Where the micro-batch is the planner's: of one window at a time and of the whole global batch, unless they are the one that was chosen.
-Bytes smallest_of_other_micro_batches(const Prepared& run) {
+Bytes smallest_of_other_micro_batches(const Prepared& run, const std::shared_ptr<SearchMemory>& memory) {
   Bytes smallest{INT64_MAX};
   if (!plans_micro_batch(run.asked)) return smallest;
   const std::vector<int64_t> sizes = open_micro_batches(run.asked);
   for (int64_t size : {sizes.front(), sizes.back()}) {
     if (size == run.options.per_device_train_batch_size) continue;
-    const std::vector<RunVariant> variants = variants_of(with_micro_batch(run.asked, size));
+    std::vector<RunVariant> variants = variants_of(with_micro_batch(run.asked, size));
+    std::erase_if(variants, [](const RunVariant& v) { return !v.may_be_smallest; });
     try {
-      OuterSearch search(run.model, compile_variants(variants, run.model, run.evaluates),
-                         run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+      OuterSearch search(memory, compile_variants(variants, run.model, run.evaluates),
+                         OuterSearch::Prices::kForgetOfLosers);
       smallest = std::min(smallest, search.smallest_arena());
     } catch (const UserError&) {  // beyond 64 bits
     }
@@ -111,18 +112,19 @@ Bytes peak_with_arena(Bytes arena, Reserve reserve) {
   return planned_process_peak(arena, reserve);
 }
 
-ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget) {
+ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget,
+                                    SearchMemory& memory) {
   if (!plans_micro_batch(options)) return {options};
   const std::vector<int64_t> sizes = open_micro_batches(options);
   const MicroBatch chosen = choose_micro_batch(
-      run.model, sizes,
+      memory, sizes,
       [&](int64_t size) {
         // What lies between none and all of what is allowed would rarely change the size, and takes long.
         std::vector<RunVariant> variants = variants_of(with_micro_batch(options, size));
         std::erase_if(variants, [](const RunVariant& v) { return !v.forms.empty() && !v.may_be_smallest; });
         return compile_variants(variants, run.model, run.evaluates);
       },
-      run.backend->target(), arena_budget, options.recompute);
+      arena_budget, options.recompute);
   return {with_micro_batch(options, chosen.size), chosen.fits};
 }
 
@@ -144,8 +146,9 @@ void fit_to_budget(Prepared& run) {
   for (int round = 0; round < kMostRounds; ++round) {
     bool fits = false;
     {
-      OuterSearch search(run.model, whole ? std::span(all) : std::span(all).subspan(chosen, 1),
-                         run.backend->target(), OuterSearch::Prices::kForgetOfLosers);
+      const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
+      OuterSearch search(memory, whole ? std::span(all) : std::span(all).subspan(chosen, 1),
+                         OuterSearch::Prices::kForgetOfLosers);
       VariantPlan found = search.within(arena_budget, policy);
       fits = found.plan.fits;
       if (whole) {
@@ -158,7 +161,7 @@ void fit_to_budget(Prepared& run) {
       if (round == 0) {
         unlimited_seconds = search.unlimited_seconds();
         policies = policies_of(search.search(chosen), run);
-        smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run));
+        smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run, memory));
       }
       run.compiled = std::move(found.plan.compiled);
       const double seconds = run.compiled.report.update_seconds;
@@ -257,10 +260,9 @@ Frontier frontier_of(const Prepared& run) {
                      OuterSearch::Prices::kKeep);
   const RecomputePolicy optimal{.kind = RecomputePolicy::Kind::kOptimal};
   Frontier frontier;
-  frontier.title =
-      fmt::format("{}, {} parameters, batch {} × {}, {}", run.model.family, parameter_count(run.model),
-                  run.options.per_device_train_batch_size, run.options.max_length,
-                  precision_word(run.options.precision));
+  frontier.title = fmt::format("{}, {} parameters, batch {} × {}, {}", run.model.family,
+                               parameter_count(run.model), run.options.per_device_train_batch_size,
+                               run.options.max_length, precision_word(run.options.precision));
   frontier.keep_all_seconds = search.unlimited_seconds();
   const auto add = [&](Bytes arena_budget) {
     const VariantPlan found = search.within(arena_budget, optimal);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/search_memory.h"
 #include "observe/frontier.h"
 #include "train/prepare.h"
 
@@ -27,8 +28,9 @@ struct ChosenBatch {
   bool fits = true;
 };
 // `options` with the micro-batch of compile/micro_batch.h's rule for an arena of that size, where the planner chooses it; otherwise as
-// they are. Of `run`, model, backend and `evaluates` are read.
-ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget);
+// they are. Of `run`, `evaluates` is read; `memory` is of its model and target.
+ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget,
+                                    SearchMemory& memory);
 
 // What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
 constexpr Bytes kReserveVariation = kMiB;

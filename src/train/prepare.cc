@@ -82,15 +82,15 @@ int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
   return std::max<int64_t>(1, static_cast<int64_t>(updates + 0.5));
 }
 
-// Compiles what each form that is allowed makes of the run, for the operations that costs are needed of.
-void compile_forms(const Prepared& run, const Target& target) {
+// Drafts what each form that is allowed makes of the run, for the operations that costs are needed of.
+void draft_forms(const Prepared& run, const Target& target) {
   for (const RunVariant& variant : variants_of(run.options))
     if (variant.forms.size() == 1)
-      compile(run.model, compile_options(variant.options, run.model, run.kind, run.evaluates), target);
+      draft(run.model, compile_options(variant.options, run.model, run.kind, run.evaluates), target, Checks::kNone);
   if (!run.options.allow.contains(Allowance::kFp8Activations)) return;
   CompileOptions compressed = compile_options(run.options, run.model, run.kind, run.evaluates);
   compressed.recompute = {.kind = RecomputePolicy::Kind::kCompress};
-  compile(run.model, compressed, target);
+  draft(run.model, compressed, target, Checks::kNone);
 }
 
 // Compiles the run; where a size does not fit 64 bits, the refusal names the options that made it.
@@ -133,7 +133,7 @@ void plan(Prepared& run) {
       *run.backend, run.kind == RunKind::kTrain ? options.costs : CostSource::kRoofline,
       options.memory.value_or(run.allowance.bytes),
       [&](const Target& target) {
-        if (run.kind == RunKind::kTrain && !options.allow.empty()) compile_forms(run, target);
+        if (run.kind == RunKind::kTrain && !options.allow.empty()) draft_forms(run, target);
         return compile_run(run.model, options, run.kind, run.evaluates, target, run.directory.config_path());
       },
       run.costs);
@@ -271,7 +271,8 @@ Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) 
     ChosenBatch chosen{run.asked};
     if (chooses_batch) {
       const Reserve reserve = reserve_before_planning(run);
-      chosen = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve));
+      SearchMemory memory(run.model, run.backend->target());
+      chosen = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve), memory);
     }
     run.options = chosen.options;
     plan(run);
