@@ -20,6 +20,7 @@ namespace {
 
 using cpu::CostSample;
 using cpu::MeasuredCosts;
+using Source = MeasuredCosts::Source;
 
 constexpr double kMeasuringSeconds = 3;
 constexpr Bytes kMostMemory{256 << 20}, kLeastMemory{64 << 10};
@@ -68,9 +69,10 @@ std::vector<Asked> untimed(const std::map<std::string, Asked>& all, const Measur
   std::vector<Asked> result;
   for (const auto& [key, asked] : all) {
     const MeasuredCosts::Entry* entry = costs.find(key);
-    const bool more_memory = entry != nullptr && entry->source == MeasuredCosts::Source::kNoMemory &&
-                             asked.sample->known && cpu::sample_bytes(*asked.sample, dispatch) <= memory;
-    if (entry == nullptr || more_memory) result.push_back(asked);
+    const bool again = entry != nullptr &&
+                       (entry->source == Source::kNoMemory || entry->source == Source::kDoubted) &&
+                       asked.sample->known && cpu::sample_bytes(*asked.sample, dispatch) <= memory;
+    if (entry == nullptr || again) result.push_back(asked);
   }
   std::stable_sort(result.begin(), result.end(),
                    [](const Asked& a, const Asked& b) { return a.seconds > b.seconds; });
@@ -84,16 +86,15 @@ void estimate(const std::vector<Asked>& unknown, const cpu::Dispatch& dispatch, 
     const CostSample& sample = *asked.sample;
     if (const MeasuredCosts::Entry* entry = costs.find(sample.key); entry != nullptr) {
       // Now it fits; that it was not timed has another reason.
-      if (entry->source == MeasuredCosts::Source::kNoMemory)
-        costs.set(sample.key, {entry->seconds, entry->roofline_seconds, MeasuredCosts::Source::kNoTime});
+      if (entry->source == Source::kNoMemory)
+        costs.set(sample.key, {entry->seconds, entry->roofline_seconds, Source::kNoTime});
       continue;
     }
     const bool fits = !sample.known || cpu::sample_bytes(sample, dispatch) <= memory;
-    costs.set(
-        sample.key,
-        {.seconds = costs.sample_seconds(sample, dispatch),
-         .roofline_seconds = cpu::roofline_seconds(sample.query(), sample.cost, dispatch, costs.rates()),
-         .source = fits ? MeasuredCosts::Source::kNoTime : MeasuredCosts::Source::kNoMemory});
+    costs.set(sample.key, {.seconds = costs.sample_seconds(sample, dispatch),
+                           .roofline_seconds =
+                               cpu::roofline_seconds(sample.query(), sample.cost, dispatch, costs.rates()),
+                           .source = fits ? Source::kNoTime : Source::kNoMemory});
   }
 }
 
@@ -144,7 +145,8 @@ std::string costs_line(const CostsReport& report) {
 
 Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes budget,
                           const std::function<Compiled(const Target&)>& compile_for, CostsReport& report) {
-  report = {.source = source, .file = {}, .note = {}};
+  report = {};
+  report.source = source;
   if (source == CostSource::kRoofline) return compile_for(backend.target());
 
   const cpu::Dispatch& dispatch = backend.target().dispatch();
@@ -190,10 +192,9 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
       const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       for (size_t i = 0; i < samples.size(); ++i) {
         if (!times[i]) continue;
-        costs->set(samples[i].key, {.seconds = *times[i],
-                                    .roofline_seconds = cpu::roofline_seconds(
-                                        samples[i].query(), samples[i].cost, dispatch, costs->rates()),
-                                    .source = MeasuredCosts::Source::kMeasured});
+        costs->set_timed(
+            samples[i].key, *times[i],
+            cpu::roofline_seconds(samples[i].query(), samples[i].cost, dispatch, costs->rates()));
         ++report.timed;
       }
       report.seconds += spent;
@@ -205,7 +206,8 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
   report.operations = asked.size();
   for (const auto& [name, one] : asked) {
     costs->touch(name);
-    if (costs->find(name)->source == MeasuredCosts::Source::kMeasured) ++report.measured;
+    if (costs->find(name)->was_timed()) ++report.measured;
+    report.keys.push_back(name);
   }
   // Estimates alone are not worth keeping: a later run may measure.
   if (changed && report.measured > 0 && !report.file.empty()) {
@@ -219,6 +221,19 @@ Compiled compile_by_costs(cpu::CpuBackend& backend, CostSource source, Bytes bud
   asked.clear();
   malloc_trim(0);
   return std::move(*compiled);
+}
+
+bool doubt_costs(const CostsReport& report, const cpu::Dispatch& dispatch) {
+  if (report.file.empty()) return false;
+  try {
+    const cpu::CostsKey key = cpu::costs_key(dispatch);
+    MeasuredCosts costs = MeasuredCosts::read(report.file, key);
+    if (!costs.doubt(report.keys)) return false;
+    costs.write(report.file, key);
+    return true;
+  } catch (const UserError&) {  // gone, broken or not to be written
+    return false;
+  }
 }
 
 }  // namespace snug

@@ -135,6 +135,36 @@ TEST_F(Costs, FromABrokenCacheAreMeasuredAnewWithANote) {
   EXPECT_EQ(run().report.timed, 0u);
 }
 
+// As they would be after a start on a machine that did a thousand other things.
+TEST_F(Costs, InDoubtAreMeasuredAgainAtTheNextStart) {
+  const Run first = run();
+  const cpu::Dispatch dispatch = cpu::choose_dispatch(2);
+  const cpu::CostsKey key = cpu::costs_key(dispatch);
+  auto costs = cpu::MeasuredCosts::read(first.report.file, key);
+  ASSERT_EQ(first.report.keys.size(), first.report.operations);
+  for (const std::string& name : first.report.keys)
+    costs.set_timed(name, 1000, costs.find(name)->roofline_seconds);
+  costs.write(first.report.file, key);
+  const Run disturbed = run();
+  EXPECT_EQ(disturbed.report.timed, 0u);
+  EXPECT_GT(disturbed.update_seconds, 10 * first.update_seconds);
+
+  EXPECT_TRUE(doubt_costs(disturbed.report, dispatch));
+  const Run again = run();
+  EXPECT_EQ(again.report.timed, first.report.timed);
+  EXPECT_LT(again.update_seconds, disturbed.update_seconds / 10);
+  EXPECT_EQ(run().report.timed, 0u);
+}
+
+TEST_F(Costs, AreNotDoubtedWhereThereIsNothingToMark) {
+  const cpu::Dispatch dispatch = cpu::choose_dispatch(2);
+  EXPECT_FALSE(doubt_costs(run(CostSource::kRoofline).report, dispatch));
+  const Run first = run();
+  write_file(first.report.file, "{");
+  EXPECT_FALSE(doubt_costs(first.report, dispatch));
+  EXPECT_EQ(read_small_file(first.report.file, kMiB), "{");
+}
+
 TEST_F(Costs, GoOnWithoutACacheThatCannotBeWritten) {
   directory_.add("file", "");
   set_cache(directory_ / "file");

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "data/prefetch.h"
 #include "runtime/canary.h"
+#include "train/cost_check.h"
 #include "train/first_non_finite.h"
 #include "train/host_inputs.h"
 #include "train/interrupt.h"
@@ -107,6 +108,10 @@ class Trainer {
       executor_.observe(&*canary_);
     }
     if (run.data.validation) evaluator_.emplace(run, executor_);
+    if (run.costs.source == CostSource::kMeasured) {
+      cost_check_.emplace(run.compiled.plan);
+      executor_.measure(true);
+    }
   }
 
   TrainResult train(const std::vector<RunSetting>& configuration) {
@@ -136,6 +141,7 @@ class Trainer {
 
  private:
   void one_update() {
+    if (cost_check_) executor_.reset_times();
     const int64_t allocations_before = allocations();
     const auto begin = std::chrono::steady_clock::now();
     const UpdateOutcome outcome = update(result_.updates);
@@ -156,6 +162,7 @@ class Trainer {
       logged_loss_ += outcome.loss;
       ++logged_updates_;
       if (!checked_ && last_rate_ > 0) check_first_update(outcome);
+      if (cost_check_) check_costs();
     } else {
       note_skipped(outcome);
     }
@@ -303,6 +310,18 @@ class Trainer {
     if (!still.empty()) observer_.note(fmt::format("warning: these tensors did not move: {}", still));
   }
 
+  // Costs that were measured on a busy machine are too large until a run shows it.
+  void check_costs() {
+    const auto contradiction = cost_check_->after_update(executor_.times());
+    if (!contradiction) return;
+    if (doubt_costs(run_.costs, run_.backend->target().dispatch()))
+      observer_.note(fmt::format("updates take {:.3g} s where {:.3g} s was estimated, attention and head not counted: the costs were measured "
+                                 "on a busy machine, and the next start will measure them again",
+                                 contradiction->measured_seconds, contradiction->planned_seconds));
+    cost_check_.reset();
+    executor_.measure(false);
+  }
+
   void log(const UpdateOutcome& outcome, double seconds) {
     const bool logged = result_.updates % run_.options.logging_steps == 0 || result_.updates == run_.updates || result_.updates == 1;
     StepMetrics row;
@@ -403,6 +422,7 @@ class Trainer {
   LearningRate rate_;
   std::optional<Canary> canary_;
   std::optional<Evaluator> evaluator_;
+  std::optional<CostCheck> cost_check_;  // until it has spoken
   std::optional<MetricsWriter> metrics_;
 
   TrainResult result_;

@@ -32,6 +32,8 @@ constexpr size_t kColdSets = 3;
 // A sample is timed until it has run eight times and for 2 ms, or three times and for 20 ms, or twice and for 60 ms, or fifty times.
 constexpr size_t kRuns = 8, kLongRuns = 3, kLongestRuns = 2, kMostRuns = 50;
 constexpr double kSeconds = 2e-3, kLongSeconds = 20e-3, kLongestSeconds = 60e-3;
+// Executions are alike where the upper quartile of their seconds is at most so many times the lower one.
+constexpr double kAlike = 1.15;
 // What the child may take beyond its limit for starting and ending.
 constexpr double kGraceSeconds = 1;
 
@@ -116,7 +118,11 @@ class Timer {
 
   bool is_over() const { return clock_() >= end_; }
 
-  std::optional<double> time(const CostSample& sample) {
+  struct Time {
+    double seconds = 0;
+    bool disturbed = false;  // the executions were not alike
+  };
+  std::optional<Time> time(const CostSample& sample) {
     const int64_t room = memory_.size().value - scratch_bytes(sample, dispatch_), bytes = set_bytes(sample);
     const double expected = work_seconds(sample.query(), sample.cost, dispatch_, rates_);
     if (!sample.known || bytes > room || clock_() + static_cast<double>(kLongestRuns) * expected > end_)
@@ -146,7 +152,8 @@ class Timer {
     }
     // What disturbs an execution makes it longer.
     std::sort(seconds.begin(), seconds.end());
-    return seconds[(seconds.size() - 1) / 4];
+    const size_t quarter = (seconds.size() - 1) / 4;
+    return Time{seconds[quarter], seconds[seconds.size() - 1 - quarter] > kAlike * seconds[quarter]};
   }
 
  private:
@@ -243,8 +250,16 @@ Bytes sample_bytes(const CostSample& sample, const Dispatch& dispatch) {
 void time_samples(std::span<const CostSample> samples, const Dispatch& dispatch, const CpuRates& rates,
                   const TimingLimits& limits, const CostClock& clock, const CostSink& sink) {
   Timer timer(dispatch, rates, limits, clock);
+  std::vector<std::pair<size_t, double>> disturbed;
   for (size_t i = 0; i < samples.size() && !timer.is_over(); ++i)
-    if (const auto seconds = timer.time(samples[i])) sink(i, *seconds);
+    if (const auto time = timer.time(samples[i])) {
+      sink(i, time->seconds);
+      if (time->disturbed) disturbed.emplace_back(i, time->seconds);
+    }
+  for (const auto& [index, seconds] : disturbed) {
+    if (timer.is_over()) return;
+    if (const auto again = timer.time(samples[index])) sink(index, std::min(seconds, again->seconds));
+  }
 }
 
 std::vector<std::optional<double>> time_samples_in_child(std::span<const CostSample> samples,

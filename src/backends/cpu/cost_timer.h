@@ -22,12 +22,13 @@ Bytes sample_bytes(const CostSample& sample, const Dispatch& dispatch);
 
 // Monotonic seconds.
 using CostClock = std::function<double()>;
-// Sample number `index` took `seconds`.
+// Sample number `index` took `seconds`. A second word about a sample replaces the first.
 using CostSink = std::function<void(size_t index, double seconds)>;
 
 // Times the samples in their order, each the lower quartile of some executions, the operands of short ones not used since longer than caches
-// remember. Passes over a sample that does not fit the memory, that would not end in time by its roofline, or that it cannot set up.
-// Ends when the time is over. Operands come from the system and go back to it.
+// remember. What something disturbed is timed once more behind the last, and the lesser time counts. Passes over a sample that does not fit
+// the memory, that would not end in time by its roofline, or that it cannot set up. Ends when the time is over. Operands come from the
+// system and go back to it.
 void time_samples(std::span<const CostSample> samples, const Dispatch& dispatch, const CpuRates& rates,
                   const TimingLimits& limits, const CostClock& clock, const CostSink& sink);
 

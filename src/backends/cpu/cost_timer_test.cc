@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <map>
+#include <utility>
 
 #include "base/errors.h"
 
@@ -172,7 +175,7 @@ TEST(CostTimer, PassesOverWhatDoesNotFit) {
 TEST(CostTimer, TakesTheLowerQuartile) {
   std::vector<double> clock = {0, 0, 0};  // read before the first execution
   double now = 0;
-  for (double milliseconds : {5, 1, 2, 0, 2, 3, 1, 2}) {
+  for (double milliseconds : {5.0, 1.0, 1.1, 0.5, 1.1, 1.1, 1.0, 1.05}) {
     clock.push_back(now);
     clock.push_back(now += 1e-3 * milliseconds);
   }
@@ -184,6 +187,25 @@ TEST(CostTimer, TakesTheLowerQuartile) {
       [&](size_t, double seconds) { result = seconds; });
   EXPECT_NEAR(result, 1e-3, 1e-9);
   EXPECT_EQ(at, clock.size());
+}
+
+// One sample while something else runs every other moment, the next when that is over.
+TEST(CostTimer, TimesOnceMoreWhatWasDisturbed) {
+  using Seen = std::vector<std::pair<size_t, double>>;
+  for (const double later : {1e-3, 9e-3}) {
+    double now = 0, step = 3e-3;
+    int64_t questions = 0;
+    Seen seen;
+    time_samples(
+        std::vector{add_of(1000), add_of(500)}, choose_dispatch(2), kRates,
+        {.seconds = 3, .memory = 1 * kMiB},
+        [&] { return now += seen.empty() && ++questions % 4 < 2 ? 5e-3 : step; },
+        [&](size_t index, double seconds) {
+          seen.emplace_back(index, std::round(1e6 * seconds) / 1e6);
+          step = later;
+        });
+    EXPECT_EQ(seen, (Seen{{0, 3e-3}, {1, later}, {0, std::min(3e-3, later)}}));
+  }
 }
 
 TEST(CostTimer, TimesInAChildThatIsGoneAfterwards) {

@@ -1,6 +1,7 @@
 #include "backends/cpu/measured_costs.h"
 
 #include <cpuid.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -19,7 +20,10 @@ constexpr int64_t kFormat = 1;
 constexpr JsonLimits kLimits{.size = Bytes(4 << 20), .depth = 4, .values = 64 * 1024};
 // Longer than any operation takes; a file with more is broken.
 constexpr NumberRange kSeconds{.first = 1e-12, .last = 1e6, .expected = "seconds above 0"};
-constexpr std::array<std::string_view, 3> kSources = {"measured", "no_memory", "no_time"};
+// Two measurements whose times differ by less are one result.
+constexpr double kSameTime = 1.15;
+constexpr std::array<std::string_view, 5> kSources = {"measured", "doubted", "confirmed", "no_memory",
+                                                      "no_time"};
 
 // "AMD EPYC 00a00f11": the brand alone names several processors.
 std::string processor_name() {
@@ -90,6 +94,30 @@ void MeasuredCosts::set(const std::string& key, const Entry& entry) {
   stored.age = next_age_++;
 }
 
+void MeasuredCosts::set_timed(const std::string& key, double seconds, double roofline_seconds) {
+  Source source = Source::kMeasured;
+  if (const Entry* before = find(key); before != nullptr && before->source == Source::kDoubted) {
+    const auto [less, more] = std::minmax({before->seconds, rounded(seconds)});
+    if (more <= kSameTime * less) source = Source::kConfirmed;
+    seconds = less;
+  }
+  set(key, {.seconds = seconds, .roofline_seconds = roofline_seconds, .source = source});
+}
+
+bool MeasuredCosts::doubt(std::span<const std::string> keys) {
+  bool any = false;
+  for (const std::string& key : keys)
+    if (const auto found = entries_.find(key);
+        found != entries_.end() && found->second.entry.source == Source::kMeasured) {
+      found->second.entry.source = Source::kDoubted;
+      any = true;
+    }
+  if (!any) return false;
+  for (const std::string& key : keys)
+    if (const Entry* entry = find(key); entry != nullptr && !entry->was_timed()) entries_.erase(key);
+  return true;
+}
+
 void MeasuredCosts::touch(const std::string& key) {
   if (const auto found = entries_.find(key); found != entries_.end()) found->second.age = next_age_++;
 }
@@ -102,7 +130,7 @@ double MeasuredCosts::sample_seconds(const CostSample& sample, const Dispatch& d
   if (const Entry* entry = find(sample.key)) return entry->seconds;
   std::vector<double> of_kind, of_family;
   for (const auto& [key, stored] : entries_) {
-    if (stored.entry.source != Source::kMeasured) continue;
+    if (!stored.entry.was_timed()) continue;
     const std::string_view kind = kind_of(key);
     if (family_of(kind) != family_of(sample.op)) continue;
     of_family.push_back(stored.entry.seconds / stored.entry.roofline_seconds);
@@ -164,8 +192,8 @@ MeasuredCosts MeasuredCosts::read(const std::string& path, const CostsKey& key) 
     const auto source = field<std::string>(value, "source", where);
     const auto known = std::find(kSources.begin(), kSources.end(), source);
     if (known == kSources.end())
-      throw_user(ExitCode::kBadFile, "{}: source is \"{}\"; expected measured, no_memory or no_time", where,
-                 source);
+      throw_user(ExitCode::kBadFile, "{}: source is \"{}\"; expected one of {}", where, source,
+                 fmt::join(kSources, ", "));
     costs.set(name, {.seconds = field<double>(value, "seconds", where, kSeconds),
                      .roofline_seconds = field<double>(value, "roofline_seconds", where, kSeconds),
                      .source = static_cast<Source>(known - kSources.begin())});

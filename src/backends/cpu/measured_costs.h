@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,13 +38,16 @@ class MeasuredCosts {
   // Where an entry's seconds come from.
   enum class Source : uint8_t {
     kMeasured,
-    kNoMemory,  // estimated: its operands did not fit; measured when a later run has more
-    kNoTime,    // estimated: the time for measuring was over, or no kernel to measure is known
+    kDoubted,    // measured, but a run was faster than that: measured again when it is asked for next
+    kConfirmed,  // measured twice with about the same result: not doubted any more
+    kNoMemory,   // estimated: its operands did not fit; measured when a later run has more
+    kNoTime,     // estimated: the time for measuring was over, or no kernel to measure is known
   };
   struct Entry {
     double seconds = 0;           // of the sample
     double roofline_seconds = 0;  // of the sample
     Source source = Source::kMeasured;
+    bool was_timed() const { return source != Source::kNoMemory && source != Source::kNoTime; }
   };
 
   // Entries beyond these are forgotten, oldest first.
@@ -57,6 +61,11 @@ class MeasuredCosts {
   const Entry* find(const std::string& key) const;
   // Seconds are rounded to three digits. Replaces an entry of the same key.
   void set(const std::string& key, const Entry& entry);
+  // What a sample was just timed to take. Of a doubted entry the lesser of both times stays: what disturbs makes longer.
+  void set_timed(const std::string& key, double seconds, double roofline_seconds);
+  // A run was faster than these entries say: what was measured once is to be measured again, what was estimated is forgotten. Whether
+  // there was anything to do.
+  bool doubt(std::span<const std::string> keys);
   // Entries of `others` whose keys are new here, as the oldest.
   void add_missing(const MeasuredCosts& others);
   // Puts an entry last in age, if it is there.

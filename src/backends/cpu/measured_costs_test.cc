@@ -205,12 +205,11 @@ TEST(CostSample, OfEightBitNumbersIsWholeBlocks) {
   EXPECT_EQ(sample.outputs[0].shape, (Shape{int64_t{1} << 23}));
   EXPECT_EQ(sample.outputs[1].shape, (Shape{int64_t{1} << 16}));
   EXPECT_NEAR(sample.factor, 6, 1e-9);
-  const CostSample few =
-      Operation{"fp8_decode",
-                {{DType::kU8, {3, 100}}, {DType::kF32, {3}}},
-                {{DType::kF32, {3, 100}}},
-                {{"block", int64_t{128}}, {"format", "e4m3"}, {"out", "f32"}}}
-          .sample();
+  const CostSample few = Operation{"fp8_decode",
+                                   {{DType::kU8, {3, 100}}, {DType::kF32, {3}}},
+                                   {{DType::kF32, {3, 100}}},
+                                   {{"block", int64_t{128}}, {"format", "e4m3"}, {"out", "f32"}}}
+                             .sample();
   EXPECT_EQ(few.inputs[0].shape, (Shape{300}));
   EXPECT_EQ(few.inputs[1].shape, (Shape{3}));
   EXPECT_EQ(few.factor, 1);
@@ -264,14 +263,18 @@ TEST(CostsFile, KeepsEveryNumber) {
             {.seconds = 0.0123456, .roofline_seconds = 1.0 / 3, .source = Source::kMeasured});
   costs.set("adamw", {.seconds = 1e-7, .roofline_seconds = 2e-7, .source = Source::kNoMemory});
   costs.set("gelu", {.seconds = 2, .roofline_seconds = 3, .source = Source::kNoTime});
+  costs.set("add", {.seconds = 2, .roofline_seconds = 3, .source = Source::kDoubted});
+  costs.set("mlp", {.seconds = 2, .roofline_seconds = 3, .source = Source::kConfirmed});
   costs.write(path, kKey);
   const MeasuredCosts read = MeasuredCosts::read(path, kKey);
   EXPECT_EQ(read.rates(), kRates);
-  EXPECT_EQ(read.size(), 3u);
+  EXPECT_EQ(read.size(), 5u);
   EXPECT_EQ(read.find("linear f32[1] -> f32[1] {}")->seconds, 0.0123);
   EXPECT_EQ(read.find("linear f32[1] -> f32[1] {}")->roofline_seconds, 0.333);
   EXPECT_EQ(read.find("adamw")->source, Source::kNoMemory);
   EXPECT_EQ(read.find("gelu")->source, Source::kNoTime);
+  EXPECT_EQ(read.find("add")->source, Source::kDoubted);
+  EXPECT_EQ(read.find("mlp")->source, Source::kConfirmed);
   EXPECT_EQ(read.to_json(kKey), costs.to_json(kKey));
 }
 
@@ -297,6 +300,38 @@ TEST(MeasuredCosts, AddsWhatIsMissing) {
   mine.add_missing(others);
   EXPECT_EQ(mine.find("gelu")->seconds, 1);
   EXPECT_EQ(mine.find("add")->seconds, 3);
+}
+
+// What a run puts in doubt, and what measuring again makes of it.
+TEST(MeasuredCosts, InDoubtAreMeasuredAgainUntilTwoTimesAgree) {
+  const std::vector<std::string> all = {"gelu", "add", "mlp", "gone"};
+  MeasuredCosts costs(kRates);
+  costs.set_timed("gelu", 2, 1);
+  costs.set_timed("add", 2, 1);
+  costs.set_timed("other run's", 2, 1);
+  costs.set("mlp", {.seconds = 2, .roofline_seconds = 1, .source = Source::kNoTime});
+  EXPECT_TRUE(costs.doubt(all));
+  EXPECT_EQ(costs.find("gelu")->source, Source::kDoubted);
+  EXPECT_EQ(costs.find("gelu")->seconds, 2);  // until it is known better
+  EXPECT_EQ(costs.find("other run's")->source, Source::kMeasured);
+  EXPECT_EQ(costs.find("mlp"), nullptr);  // estimated from what is in doubt
+  EXPECT_FALSE(costs.doubt(all));
+
+  costs.set_timed("gelu", 1, 1);
+  EXPECT_EQ(costs.find("gelu")->seconds, 1);
+  EXPECT_EQ(costs.find("gelu")->source, Source::kMeasured);
+  costs.set_timed("add", 5, 1);  // disturbed even more
+  EXPECT_EQ(costs.find("add")->seconds, 2);
+  EXPECT_EQ(costs.find("add")->source, Source::kMeasured);
+
+  EXPECT_TRUE(costs.doubt(all));
+  costs.set_timed("gelu", 1.1, 1);
+  costs.set_timed("add", 1.8, 1);
+  EXPECT_EQ(costs.find("gelu")->seconds, 1);
+  EXPECT_EQ(costs.find("gelu")->source, Source::kConfirmed);
+  EXPECT_EQ(costs.find("add")->seconds, 1.8);
+  EXPECT_EQ(costs.find("add")->source, Source::kConfirmed);
+  EXPECT_FALSE(costs.doubt(all));
 }
 
 TEST(CostsFile, IsRefusedWhenItIsBrokenOrForeign) {
@@ -333,7 +368,8 @@ TEST(CostsFile, IsRefusedWhenItIsBrokenOrForeign) {
   EXPECT_THAT(with("/operations/gelu", 1), HasSubstr("gelu"));
   EXPECT_THAT(with("/operations/gelu/seconds", -1), HasSubstr("seconds"));
   EXPECT_THAT(with("/operations/gelu/seconds", 1e300), HasSubstr("seconds"));
-  EXPECT_THAT(with("/operations/gelu/source", "guessed"), HasSubstr("guessed"));
+  EXPECT_THAT(with("/operations/gelu/source", "guessed"),
+              HasSubstr("\"guessed\"; expected one of measured, doubted,"));
 }
 
 TEST(CostsFile, IsNeverHalfWritten) {
