@@ -147,6 +147,14 @@ TEST_F(PrepareSamples, HoldsAFewChunksOnly) {
   };
   expect_user_error(ExitCode::kBadFile, "cannot be encoded", [&] { prepare_samples(writer, endless); });
   EXPECT_LE(next_, 7 * 64);
+  // Long rows, whatever they come to: one a chunk.
+  Preparation long_rows = preparation(100'000'000, 2);
+  long_rows.next = [this]() -> std::optional<PlacedRow> {
+    return PlacedRow{TextRow{std::to_string(next_)}, {"a", next_++}, {}, 300 << 10};
+  };
+  SampleWriter other(path("b"), kKey, 10);
+  expect_user_error(ExitCode::kBadFile, "cannot be encoded", [&] { prepare_samples(other, long_rows); });
+  EXPECT_LE(next_, 88 + 7 + 1);
 }
 
 TEST(PreparationProgress, TellsWhatIsLeft) {

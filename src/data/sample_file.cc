@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint32_t kVersion = 2;
 constexpr int64_t kSegmentIds = int64_t{1} << 20, kSegmentSamples = int64_t{1} << 17;
 constexpr uint32_t kDocumentBit = uint32_t{1} << 31;
-constexpr size_t kMessageBytes = 1000;
+constexpr size_t kMessageBytes = 1000, kAllMessageBytes = SkippedRows::kMostMessages * (kMessageBytes + 1);
 constexpr int64_t kReadBytes = int64_t{1} << 20;
 constexpr uint64_t kHeaderMagic = 0x6174616467756e73,
                    kEndMagic = 0x646e652067756e73;  // "snugdata", "snug end"
@@ -115,7 +115,9 @@ std::optional<SegmentHeader> read_segment(const File& file, int64_t offset, int6
   SegmentHeader header;
   if (end - offset < kSegmentHeaderBytes) return std::nullopt;
   file.read(offset, bytes_of(header));
-  if (header.magic != kSegmentMagic || header.checksum != checksum_of(header)) return std::nullopt;
+  if (header.magic != kSegmentMagic || header.checksum != checksum_of(header) ||
+      header.message_bytes > kAllMessageBytes)
+    return std::nullopt;
   const int64_t payload = payload_bytes(header, id_bytes);
   if (payload > end - offset - kSegmentHeaderBytes) return std::nullopt;
   if (checksum_at(file, offset + kSegmentHeaderBytes, payload, buffer) != header.payload_checksum)
