@@ -113,6 +113,29 @@ class TextStream : public TokenStream {
   int64_t text_start_;
 };
 
+// What Megatron's index beside a shard says of its tokens; none where there is no such index.
+std::optional<TokenDType> megatron_dtype(const std::string& path) {
+  constexpr std::string_view kShard = ".bin", kMagic("MMIDIDX\0\0", 9);
+  if (!path.ends_with(kShard)) return std::nullopt;
+  const std::string index_path = path.substr(0, path.size() - kShard.size()) + ".idx";
+  if (!file_exists(index_path)) return std::nullopt;
+  const InputFile index(index_path);
+  std::array<char, 18> begin{};  // magic, 8 bytes of version, code
+  if (index.size() < static_cast<int64_t>(begin.size())) return std::nullopt;
+  index.read(0, std::as_writable_bytes(std::span(begin)));
+  if (std::string_view(begin.data(), kMagic.size()) != kMagic) return std::nullopt;
+  switch (begin.back()) {
+    case 4:  // int32, never negative
+      return TokenDType::kUint32;
+    case 8:
+      return TokenDType::kUint16;
+    default:
+      throw_user(ExitCode::kBadFile,
+                 "{}: says that the tokens are of type {}; expected 8 (uint16) or 4 (int32)", index_path,
+                 static_cast<int>(begin.back()));
+  }
+}
+
 // Looks at the first tokens, so that a file of something else is refused before a run begins.
 std::unique_ptr<TokenStream> with_good_begin(std::unique_ptr<TokenStream> stream) {
   std::vector<int32_t> first(std::min(kBufferBytes / sizeof(uint16_t), static_cast<size_t>(stream->size())));
@@ -174,6 +197,7 @@ std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDTyp
     return with_good_begin(
         std::make_unique<ShardStream>(std::move(file), kHeaderBytes, count, kind.dtype, vocabulary));
   }
+  dtype = megatron_dtype(path).value_or(dtype);
   const int64_t width = width_bytes(dtype);
   if (file.size() % width != 0)
     throw_user(ExitCode::kBadFile,

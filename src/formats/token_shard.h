@@ -1,13 +1,11 @@
 // formats/token_shard.h — files of tokens as one kind of stream
 //
 //   nanoGPT     no header; little-endian uint16 or uint32 ids to the end of the file
-//   llm.c       256 little-endian int32: magic 20240520, version 1, count, then uint16 ids (GPT-2); or magic
-//   20240801, version 7,
+//   Megatron    the same beside an index (NAME.idx for NAME.bin), which says the type; its documents are not looked at
+//   llm.c       256 little-endian int32: magic 20240520, version 1, count, then uint16 ids (GPT-2); or magic 20240801, version 7,
 //               then uint32 ids (Llama 3). The file size must match the count
-//   text        *.txt: its bytes are ids 0–255, then one end of text (256) (formats/byte_tokenizer.h). A
-//   UTF-8 byte order mark at
-//               the beginning is no part of the text and is passed over; every other byte is kept, carriage
-//               returns included
+//   text        *.txt: its bytes are ids 0–255, then one end of text (256) (formats/byte_tokenizer.h). A UTF-8 byte order mark at
+//               the beginning is no part of the text and is passed over; every other byte is kept, carriage returns included
 //
 // llm.c's header is recognised by its magic whatever the file is called. Reading is bounded: a request is
 // served through a fixed buffer; no file is held whole or memory-mapped.
@@ -47,7 +45,7 @@ class TokenStream {
 // Whether a path is text for these readers: it ends in ".txt" (any case).
 bool is_text_path(std::string_view path);
 
-// Opens a shard. `dtype` is used where the file does not say its own. Throws UserError(kBadFile) for an empty
+// Opens a shard. `dtype` is used where neither the file nor an index of Megatron's beside it (NAME.idx) says another. Throws UserError(kBadFile) for an empty
 // file, a size that is no multiple of the width, an unknown version, a size that contradicts the header, or first tokens outside the
 // vocabulary.
 std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDType dtype, int64_t vocabulary);

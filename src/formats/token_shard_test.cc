@@ -65,6 +65,26 @@ TEST(TokenShard, ReadsFarMoreThanItsBuffer) {
   EXPECT_EQ(read(*stream, 99'999, 2), (std::vector<int32_t>{ids[99'999], ids[100'000]}));
 }
 
+TEST(TokenShard, MegatronsIndexSaysTheType) {
+  const TemporaryDirectory directory;
+  const auto ids = [&](char code, const std::string& bytes) {
+    directory.add("a.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + code + "sequences");
+    const auto stream = open_token_shard(directory.add("a.bin", bytes), TokenDType::kUint16, 1000);
+    return read(*stream, 0, static_cast<size_t>(stream->size()));
+  };
+  // Read as uint16 these would be tokens with zeros between.
+  EXPECT_EQ(ids(4, bytes_of<uint32_t>({7, 999})), (std::vector<int32_t>{7, 999}));
+  EXPECT_EQ(ids(8, bytes_of<uint16_t>({7, 999})), (std::vector<int32_t>{7, 999}));
+  expect_user_error(ExitCode::kBadFile,
+                    "a.idx: says that the tokens are of type 5; expected 8 (uint16) or 4 (int32)", [&] {
+                      ids(5, bytes_of<uint32_t>({7, 0}));
+                    });
+  directory.add("b.idx", "something else");
+  EXPECT_EQ(
+      open_token_shard(directory.add("b.bin", bytes_of<uint16_t>({7, 8})), TokenDType::kUint16, 1000)->size(),
+      2);
+}
+
 TEST(TokenShard, RefusesBrokenFiles) {
   const TemporaryDirectory directory;
   struct Case {

@@ -159,15 +159,15 @@ INSTANTIATE_TEST_SUITE_P(
               kTextFile,
               kBadFile,
               {"has no tokenizer.json, nor vocab.json and merges.txt"}},
-        Wrong{
-            "Catastrophic",
-            {{"model/tokenizer.json",
-              R"({"model":{"type":"BPE","vocab":{"x":0},"merges":[]},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(x+)+[yw]"},"behavior":"Isolated"}})"},
-             {"model/tokenizer_config.json", "{}"},
-             {"t.txt", kText + "z"}},
-            kTextFile,
-            kBadFile,
-            {"(x+)+[yw] takes too many steps"}},
+        Wrong{"Catastrophic",
+              {{"model/tokenizer.json",
+                R"({"model":{"type":"BPE","vocab":{"x":0},"merges":[]},)"
+                R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(x+)+[yw]"},"behavior":"Isolated"}})"},
+               {"model/tokenizer_config.json", "{}"},
+               {"t.txt", kText + "z"}},
+              kTextFile,
+              kBadFile,
+              {"(x+)+[yw] takes too many steps"}},
         Wrong{"BrokenSettings",
               {{"model/tokenizer_config.json", R"({"eos_token": )"}, {"t.txt", kText}},
               kTextFile,
@@ -368,7 +368,8 @@ TEST_F(PeoplesFiles, SettingsOfRealTokenizersAreRead) {
   write_text(
       model_ + "/tokenizer_config.json",
       R"({"eos_token": {"content": "</s>", "special": true}, "model_max_length": 1e30, "added_tokens_decoder": {"1": {"content": "<s>"}},
-                 "chat_template": [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"}]})");
+                 "chat_template": [{"name": "tool_use", "template": "x"},
+                   {"name": "default", "template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"}]})");
   write_text(model_ + "/generation_config.json", R"({"eos_token_id": [2, 3]})");
   const std::string chat = add("chat.jsonl", kChat);
   EXPECT_THAT(inspected(chat), HasSubstr("<user>Hi</s>[[ <assistant>Yes!</s>]]"));
@@ -464,12 +465,13 @@ TEST_F(PeoplesFiles, KeysOfToolsKeepTheirOrder) {
       "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}</s>{% endfor %}");
   const std::string file = add(
       "calls.jsonl",
-      R"({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"z\": 1, \"a\": [2]}}"}], "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"b < c\"}}]"})"
+      R"({"conversations": [{"from": "human", "value": "a"}, )"
+      R"({"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"z\": 1, \"a\": [2]}}"}],)"
+      R"( "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"b < c\"}}]"})"
       "\n");
-  EXPECT_THAT(
-      inspected(file, {"--max_length", "256"}),
-      HasSubstr(
-          R"({"type": "function", "function": {"name": "f", "description": "b < c"}}<user>a</s>[[ <assistant>{"name": "f", "arguments": {"z": 1, "a": [2]}}</s>]])"));
+  EXPECT_THAT(inspected(file, {"--max_length", "256"}),
+              HasSubstr(R"({"type": "function", "function": {"name": "f", "description": "b < c"}})"
+                        R"(<user>a</s>[[ <assistant>{"name": "f", "arguments": {"z": 1, "a": [2]}}</s>]])"));
 }
 
 }  // namespace
