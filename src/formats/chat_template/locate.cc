@@ -18,11 +18,6 @@ template <typename... Args>
              file, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Nothing could be learned of it, and no count of samples would say why.
-[[noreturn]] void refuse_silence(const std::string& file, size_t message) {
-  refuse(file, "it writes nothing for message {}", message);
-}
-
 std::string excerpt(std::string_view text) {
   return repr(text.size() > 60 ? std::string(text.substr(0, character_offset(text, 40))) + "…"
                                : std::string(text));
@@ -89,7 +84,8 @@ std::vector<TextSpan> prefix_spans(Conversation& conversation, const std::string
       refuse(file,
              "what it writes for the {} messages up to a turn is not what the whole conversation begins with",
              message + 1);
-    if (up_to.size() == before.size()) refuse_silence(file, message);
+    // Nothing could be learned of it, and no count of samples would say why.
+    if (up_to.size() == before.size()) refuse(file, "it writes nothing for message {}", message);
     spans.push_back(trimmed(whole.text, {before.size(), up_to.size()}));
   }
   return spans;
@@ -114,7 +110,6 @@ std::vector<TextSpan> locate_assistant(Conversation& conversation, const Templat
   for (size_t i = 0; i < assistant.size(); ++i) {
     TextSpan turn = (*turns)[i];
     const std::string_view text = std::string_view(whole.text).substr(turn.begin, turn.end - turn.begin);
-    if (text.empty()) refuse_silence(file, assistant[i]);
     if (!text.starts_with(*prompt))
       refuse(file, "the turn of message {} begins with {} and not with the generation prompt {}",
              assistant[i], excerpt(text), excerpt(*prompt));

@@ -143,18 +143,17 @@ TEST(TokenizerMemory, ALargeFileIsReadInFourTimesItsBytes) {
   expect_read_in_little(file_of(R"("a":0,")" + repeated("\\u00e9", 12'000'000) + R"(":1)", ""), "read");
 }
 
+// One pair more than a power of two: what doubles as it grows holds the most then.
 TEST(TokenizerMemory, Gpt2sFilesAreReadInFourTimesTheirBytes) {
-  const std::string vocabulary =
-      "{" + joined(1'000'000, [](int i) { return fmt::format(R"("{:x}":{})", i, i); }) + "}";
-  const std::string merges = repeated("a b\n", 12'000'000);
+  constexpr size_t kPairs = (size_t{1} << 22) + 1;
+  const std::string merges = repeated("a b\n", 4 * kPairs);
   size_t read = 0;
   const int64_t peak = peak_of([&] {
-    const TokenizerSpec spec =
-        parse_gpt2_files(vocabulary, "vocab.json", merges, "merges.txt", TokenizerConfig());
-    read = spec.tokens.size() + spec.merges.size();
+    read = parse_gpt2_files(R"({"a":0,"b":1})", "vocab.json", merges, "merges.txt", TokenizerConfig())
+               .merges.size();
   });
-  EXPECT_EQ(read, 1'000'000U + 6'000'000U);
-  EXPECT_LE(peak, 4 * static_cast<int64_t>(vocabulary.size() + merges.size()) + kOfFile);
+  EXPECT_EQ(read, 2 * kPairs);
+  EXPECT_LE(peak, 4 * static_cast<int64_t>(merges.size()) + kOfFile);
 }
 
 TEST(TokenizerMemory, PartsThatWouldBecomeLargeTrees) {
