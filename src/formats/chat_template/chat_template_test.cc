@@ -154,6 +154,29 @@ TEST(AssistantTurns, OfTemplatesWithoutALoopOverMessagesAreFoundByPrefixes) {
   EXPECT_EQ(chat.end_of_turn(), "<e>");
 }
 
+// A template that writes a tool's answer while the call is the loop's item: the answer is not the model's.
+TEST(AssistantTurns, DoNotHoldWhatOthersSay) {
+  const auto chat = [](std::string_view behind_calls) {
+    return ChatTemplate::parse(
+        "{% for m in messages %}{% if m.role != 'tool' %}[{{ m.role }}]{{ m.content }}"
+        "{% if m.role == 'assistant' and not loop.last and messages[loop.index].role == 'tool' %}"
+        "({{ messages[loop.index].content }}){% endif %}" +
+            std::string(behind_calls) +
+            "\n{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+        "t");
+  };
+  const Json talk = turns({{"user", "a"},
+                           {"assistant", "call"},
+                           {"tool", "result"},
+                           {"assistant", "b"},
+                           {"user", "c"},
+                           {"assistant", "d"}});
+  EXPECT_THAT(learned(chat(""), talk), ElementsAre("call", "b", "d"));
+  // Where the call has an end behind the answer, it does not begin as the whole does.
+  expect_user_error(ExitCode::kBadFile, "up to a turn is not what the whole conversation begins with",
+                    [&] { learned(chat("<e>"), talk); });
+}
+
 TEST(AssistantTurns, ThatCannotBeLocatedAreRefusedWithTheReason) {
   const Json talk = turns({{"user", "a"}, {"assistant", "b"}});
   const auto refused = [](std::string_view reason, const ChatTemplate& chat, const Json& messages) {

@@ -82,6 +82,13 @@ bool Conversation::is_assistant(size_t message) const {
   return role != json.end() && *role == "assistant";
 }
 
+std::string_view Conversation::content(size_t message) const {
+  const Json& json = input_.messages[message];
+  const auto content = json.find("content");
+  if (content == json.end() || !content->is_string()) return {};
+  return content->get_ref<const std::string&>();
+}
+
 Rendered Conversation::render(size_t count, bool add_generation_prompt) {
   std::unordered_map<const Object*, size_t> places;
   if (input_.locate_assistant)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ class Conversation {
 
   size_t size() const { return messages_.size(); }
   bool is_assistant(size_t message) const;
+  // Empty where it is no text.
+  std::string_view content(size_t message) const;
   // The first `count` messages.
   Rendered render(size_t count, bool add_generation_prompt);
 

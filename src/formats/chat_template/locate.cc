@@ -1,6 +1,7 @@
 #include "formats/chat_template/locate.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "base/errors.h"
@@ -64,6 +65,28 @@ std::optional<std::string> generation_prompt(Conversation& conversation, size_t 
   return asked.text.substr(unasked.text.size());
 }
 
+// Whether what others say behind a turn of the assistant's stands within it, as results of tools do with some templates: such a message
+// wrote nothing while it was the loop's item itself. More than kMaxPrefixTurns of them are not looked for: then it may be.
+bool hold_words_of_others(const std::vector<TextSpan>& turns, const std::vector<size_t>& assistant,
+                          const Conversation& conversation, const Rendered& whole) {
+  std::vector<bool> wrote(conversation.size());
+  for (const Turn& turn : whole.turns) wrote[turn.message] = true;
+  size_t searches = 0;
+  for (size_t i = 0; i < assistant.size(); ++i) {
+    const size_t end = i + 1 < assistant.size() ? assistant[i + 1] : conversation.size();
+    for (size_t message = assistant[i] + 1; message < end; ++message) {
+      const std::string_view words = strip(conversation.content(message));
+      if (wrote[message] || words.empty()) continue;
+      if (++searches > kMaxPrefixTurns) return true;
+      // In linear time, which std::string_view::find does not promise.
+      if (::memmem(whole.text.data() + turns[i].begin, turns[i].end - turns[i].begin, words.data(),
+                   words.size()) != nullptr)
+        return true;
+    }
+  }
+  return false;
+}
+
 std::vector<TextSpan> prefix_spans(Conversation& conversation, const std::string& file, const Rendered& whole,
                                    const std::vector<size_t>& assistant) {
   if (assistant.size() > kMaxPrefixTurns)
@@ -103,7 +126,8 @@ std::vector<TextSpan> locate_assistant(Conversation& conversation, const Templat
   const size_t asked = assistant.front() > 0 ? assistant.front() : assistant.size() > 1 ? assistant[1] : 0;
   if (asked == 0) refuse(file, "the conversation begins with one");
 
-  const auto turns = turns_of(whole, assistant);
+  auto turns = turns_of(whole, assistant);
+  if (turns && hold_words_of_others(*turns, assistant, conversation, whole)) turns.reset();
   const auto prompt = turns ? generation_prompt(conversation, asked) : std::nullopt;
   if (!prompt) return prefix_spans(conversation, file, whole, assistant);
   std::vector<TextSpan> spans;

@@ -4,8 +4,9 @@
 //          2. Templates loop over the messages: what was written while a message was the loop's item is its turn. The generation
 //             prompt is what the same template writes behind the messages before a turn; it must be what the turn begins with.
 //             One more render, whatever the number of turns.
-//          3. Where a turn is not the output of one iteration: renders of the messages before a turn (with the generation prompt) and
-//             up to it must be beginnings of the whole text. Two renders a turn; up to kMaxPrefixTurns turns.
+//          3. Where a turn is not the output of one iteration, or holds what others say (results of tools): renders of the messages before
+//             a turn (with the generation prompt) and up to it must be beginnings of the whole text. Two renders a turn; up to
+//             kMaxPrefixTurns turns.
 //          Otherwise the conversation is refused with the reason.
 #pragma once
 
