@@ -5,22 +5,27 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <mutex>
 #include <random>
 #include <system_error>
+#include <thread>
 
 namespace snug {
 namespace {
 
 constexpr std::string_view kTemporaryMark = ".tmp-";
+// Between two looks at a lock that another process has.
+constexpr std::chrono::milliseconds kLockPause(100);
 constexpr size_t kCopyBufferBytes = size_t{1} << 20;
 // One call of read(2) or write(2) moves at most this; Linux itself stops at 2 GiB - 4096.
 constexpr size_t kLargestTransferBytes = size_t{1} << 30;
@@ -195,13 +200,36 @@ void write_all(int descriptor, const std::string& path, std::optional<int64_t> o
   }
 }
 
-// Waits for the lock of an open file, or tells that another process has it. A file system without locks locks nothing.
-bool lock_file(int descriptor, bool waits) {
+// Locks an open file, or tells that another process has it. A file system without locks locks nothing.
+bool lock_file(int descriptor) {
   int result = 0;
   do {
-    result = ::flock(descriptor, waits ? LOCK_EX : LOCK_EX | LOCK_NB);
+    result = ::flock(descriptor, LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
   return result == 0 || errno != EWOULDBLOCK;
+}
+
+// The process that has the lock of an open file, as far as the kernel's list shows it to this one:
+// "1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF".
+std::optional<int64_t> lock_holder(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return std::nullopt;
+  std::FILE* const locks = std::fopen("/proc/locks", "re");
+  if (locks == nullptr) return std::nullopt;
+  std::optional<int64_t> holder;
+  char line[256];
+  while (!holder && std::fgets(line, sizeof line, locks) != nullptr) {
+    long process = 0;
+    unsigned major_number = 0, minor_number = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line, "%*d: FLOCK %*s %*s %ld %x:%x:%lu", &process, &major_number, &minor_number,
+                    &inode) == 4 &&
+        inode == status.st_ino && major_number == major(status.st_dev) &&
+        minor_number == minor(status.st_dev) && process > 0)
+      holder = process;
+  }
+  std::fclose(locks);
+  return holder;
 }
 
 // Whether `path` names the open file still.
@@ -417,14 +445,17 @@ void ScratchFile::read(int64_t offset, std::span<std::byte> destination) const {
   read_at(descriptor_, path_, size_, offset, destination);
 }
 
-ContinuedFile::ContinuedFile(std::string path, const std::function<void()>& waits)
+ContinuedFile::ContinuedFile(std::string path, const std::function<void(const FileWait&)>& waits,
+                             double limit_seconds)
     : path_(std::move(path)), part_(path_ + ".part") {
   while (true) {
     descriptor_ = open_with_hook(part_, O_RDWR | O_CREAT, 0666);
     if (descriptor_ < 0) throw_io(part_, "open it for writing", errno);
-    if (!lock_file(descriptor_, false)) {
-      if (waits) waits();
-      lock_file(descriptor_, true);
+    try {
+      wait_for_lock(waits, limit_seconds);
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
     }
     // While this process waited, the other one may have finished or removed the file.
     if (is_same_file(descriptor_, part_)) break;
@@ -437,6 +468,29 @@ ContinuedFile::ContinuedFile(std::string path, const std::function<void()>& wait
     throw_io(part_, "read its size", error_number);
   }
   size_ = status.st_size;
+}
+
+void ContinuedFile::wait_for_lock(const std::function<void(const FileWait&)>& waits,
+                                  double limit_seconds) const {
+  const auto begin = std::chrono::steady_clock::now();
+  FileWait wait;
+  off_t seen_size = -1;
+  double grown_at = 0;
+  while (!lock_file(descriptor_)) {
+    wait.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    wait.process = lock_holder(descriptor_);
+    struct stat status {};
+    if (::fstat(descriptor_, &status) == 0 && status.st_size != seen_size) {
+      seen_size = status.st_size;
+      grown_at = wait.seconds;
+    }
+    if (wait.seconds - grown_at >= limit_seconds)
+      throw_user(ExitCode::kIo,
+                 "{}: {} has it and has written nothing for {:.0f} s; expected it to go on or to end", part_,
+                 wait.process ? fmt::format("process {}", *wait.process) : "another process", limit_seconds);
+    if (waits) waits(wait);
+    std::this_thread::sleep_for(kLockPause);
+  }
 }
 
 ContinuedFile::~ContinuedFile() {
@@ -470,7 +524,7 @@ void ContinuedFile::remove_abandoned(const std::string& path, int64_t seconds) {
   const int descriptor = open_with_hook(part, O_RDWR, 0);
   if (descriptor < 0) return;
   struct stat status {};
-  if (lock_file(descriptor, false) && ::fstat(descriptor, &status) == 0 &&
+  if (lock_file(descriptor) && ::fstat(descriptor, &status) == 0 &&
       ::time(nullptr) - status.st_mtime >= seconds)
     ::unlink(part.c_str());
   ::close(descriptor);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/worker.h"
 
 namespace snug {
 
@@ -206,12 +207,21 @@ class ScratchFile {
   int64_t size_ = 0;
 };
 
+// A wait for a file that another process has.
+struct FileWait {
+  std::optional<int64_t>
+      process;         // that has it; unknown where it runs on another machine or in another container
+  double seconds = 0;  // so far
+};
+
 // A file that many runs of the program may be needed for: written under the name PATH.part by one process at a time, which goes on where
 // an earlier one was stopped, and renamed to PATH when it is whole. What a part holds is for the caller to check.
 class ContinuedFile {
  public:
-  // Opens or creates the part. Waits while another process has it, which may end with PATH being there; `waits` is called before.
-  explicit ContinuedFile(std::string path, const std::function<void()>& waits = {});
+  // Opens or creates the part. Waits while another process has it, which may end with PATH being there; `waits` is called before and
+  // then several times a second, and may throw to end the wait. Throws UserError(kIo) where the part has not grown for `limit_seconds`.
+  explicit ContinuedFile(std::string path, const std::function<void(const FileWait&)>& waits = {},
+                         double limit_seconds = kAnswerSeconds);
   ~ContinuedFile();  // leaves the part where it is
   ContinuedFile(const ContinuedFile&) = delete;
   ContinuedFile& operator=(const ContinuedFile&) = delete;
@@ -230,6 +240,8 @@ class ContinuedFile {
   static void remove_abandoned(const std::string& path, int64_t seconds);
 
  private:
+  void wait_for_lock(const std::function<void(const FileWait&)>& waits, double limit_seconds) const;
+
   std::string path_, part_;
   int descriptor_ = -1;
   int64_t size_ = 0;

@@ -396,7 +396,10 @@ TEST(ContinuedFile, OneWritesAtATime) {
   EXPECT_TRUE(file_exists(path + ".part"));
   std::atomic<bool> waits = false;
   std::thread other([&] {
-    const ContinuedFile second(path, [&] { waits = true; });
+    const ContinuedFile second(path, [&](const FileWait& wait) {
+      EXPECT_EQ(wait.process.value_or(::getpid()), ::getpid());  // unknown where /proc does not show it
+      waits = true;
+    });
     EXPECT_FALSE(first.has_value());
     EXPECT_EQ(second.size(), 0) << "a new file: the first one has its name";
   });
@@ -410,6 +413,31 @@ TEST(ContinuedFile, OneWritesAtATime) {
   EXPECT_TRUE(file_exists(path + ".part"));
   ContinuedFile::remove_abandoned(path, 0);
   EXPECT_FALSE(file_exists(path + ".part"));
+}
+
+// The limit is over when a look finds the file as the one before did.
+TEST(ContinuedFile, WhoHasItAndDoesNotWriteIsNotWaitedFor) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  ContinuedFile first(path);
+  int looks = 0;
+  const auto grows = [&](const FileWait&) {
+    if (++looks < 3) first.write(std::as_bytes(std::span("1", 1)));
+  };
+  expect_user_error(ExitCode::kIo, "has it and has written nothing for 0 s",
+                    [&] { ContinuedFile(path, grows, 1e-9); });
+  EXPECT_EQ(looks, 3) << "it was waited for as long as it grew";
+}
+
+TEST(ContinuedFile, AWaitCanBeEnded) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a";
+  const ContinuedFile first(path);
+  int looks = 0;
+  const auto ends = [&](const FileWait&) {
+    if (++looks == 2) throw_user(ExitCode::kInterrupted, "enough");
+  };
+  expect_user_error(ExitCode::kInterrupted, "enough", [&] { ContinuedFile(path, ends); });
 }
 
 TEST(ContinuedFile, AFailedSyncGivesNoName) {

@@ -76,7 +76,7 @@ class Inspection {
   void run() {
     const DataWatch watch = data_watch(options_.progress && !program_.json);
     if (!is_row_format(files_.front().format)) return inspect_stream(watch);
-    const SampleCache cache(data_cache_directory(options_), watch.note);
+    const SampleCache cache = open_sample_cache(options_, watch.note);
     DataReport report;
     const auto samples =
         prepare_rows(files_, options_, directory_, model_.vocabulary, tokenizer_.get(), cache, watch, report);

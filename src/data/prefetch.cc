@@ -1,15 +1,17 @@
 #include "data/prefetch.h"
 
-#include <csignal>
-
+#include <array>
 #include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <optional>
 
 #include "base/errors.h"
 
 namespace snug {
 
-MicroBatch BatchMaker::make() const { return {.batch = make_batch(schedule_.batch, windows_.length())}; }
+MicroBatch BatchMaker::make() const { return {.batch = make_batch(schedule_.batch, windows_->length())}; }
 
 void BatchMaker::fill(int64_t update, int64_t step, MicroBatch& made) const {
   made.update = update;
@@ -19,12 +21,12 @@ void BatchMaker::fill(int64_t update, int64_t step, MicroBatch& made) const {
     for (int64_t s = 0; has(update, s); ++s)
       for (int64_t row = 0; row < schedule_.batch; ++row)
         if (const auto window = schedule_.window(update, s, row))
-          made.update_targets += windows_.targets_of(*window);
+          made.update_targets += windows_->targets_of(*window);
   }
   Batch& batch = made.batch;
   batch.windows = batch.supervised_tokens = 0;
   for (int64_t row = 0; row < schedule_.batch; ++row) {
-    windows_.fill_row(batch, row, schedule_.window(update, step, row));
+    windows_->fill_row(batch, row, schedule_.window(update, step, row));
     uint32_t* random = batch.randomness.data() + 4 * row;
     random[0] = static_cast<uint32_t>(seed_);
     random[1] = static_cast<uint32_t>(seed_ >> 32);
@@ -33,49 +35,60 @@ void BatchMaker::fill(int64_t update, int64_t step, MicroBatch& made) const {
   }
 }
 
-Prefetcher::Prefetcher(const BatchMaker& maker, int64_t first_update, int64_t end_update)
-    : maker_(maker), batches_{maker.make(), maker.make()} {
-  // Signals are for the thread that trains.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this, first_update, end_update] { run(first_update, end_update); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+// What both sides see: it lives as long as the thread does.
+class Prefetcher::Shared {
+ public:
+  explicit Shared(BatchMaker made_by) : maker(std::move(made_by)), batches{maker.make(), maker.make()} {}
 
-void Prefetcher::run(int64_t update, int64_t end_update) {
+  // The thread's work.
+  void run(int64_t update, int64_t end_update);
+
+  [[noreturn]] void throw_silent(double seconds) {
+    throw_user(
+        ExitCode::kIo,
+        "{}: the next batch was not there within {:.0f} s: the thread that reads the data does not answer; "
+        "expected the disk or network mount of this file and of --data_cache to be there",
+        maker.source(), seconds);
+  }
+
+  const BatchMaker maker;
+  std::array<MicroBatch, 2> batches;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t made = 0, taken = 0;  // batches since the beginning; the one taken last is in use
+  bool stops = false, has_ended = false;
+  std::exception_ptr failure;
+};
+
+void Prefetcher::Shared::run(int64_t update, int64_t end_update) {
   int64_t update_targets = 0;
   for (int64_t step = 0; update < end_update;) {
     MicroBatch* batch = nullptr;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] {
-        return stops_ || made_ - taken_ + (taken_ > 0 ? 1 : 0) < static_cast<int64_t>(batches_.size());
+      // Without a limit: the other side may compute for hours, and ends this wait before it goes.
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] {
+        return stops || made - taken + (taken > 0 ? 1 : 0) < static_cast<int64_t>(batches.size());
       });
-      if (stops_) return;
-      batch = &batches_[static_cast<size_t>(made_) % batches_.size()];
+      if (stops) return;
+      batch = &batches[static_cast<size_t>(made) % batches.size()];
     }
-    std::exception_ptr failure;
+    std::exception_ptr thrown;
     try {
-      maker_.fill(update, step, *batch);
+      maker.fill(update, step, *batch);
       if (step == 0) update_targets = batch->update_targets;
       batch->update_targets = update_targets;
     } catch (...) {
-      failure = std::current_exception();
+      thrown = std::current_exception();
     }
     {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-      if (!failure) ++made_;
+      const std::lock_guard lock(mutex);
+      failure = thrown;
+      if (!thrown) ++made;
     }
-    changed_.notify_all();
-    if (failure) return;
-    if (maker_.has(update, step + 1)) {
+    changed.notify_all();
+    if (thrown) return;
+    if (maker.has(update, step + 1)) {
       ++step;
     } else {
       step = 0;
@@ -83,34 +96,54 @@ void Prefetcher::run(int64_t update, int64_t end_update) {
     }
   }
   {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
+    const std::lock_guard lock(mutex);
+    has_ended = true;
   }
-  changed_.notify_all();
+  changed.notify_all();
+}
+
+Prefetcher::Prefetcher(const BatchMaker& maker, int64_t first_update, int64_t end_update,
+                       double limit_seconds)
+    : shared_(std::make_shared<Shared>(maker)),
+      limit_seconds_(limit_seconds),
+      worker_([shared = shared_, first_update, end_update] { shared->run(first_update, end_update); }) {}
+
+Prefetcher::~Prefetcher() {
+  try {
+    stop();
+  } catch (const UserError&) {
+    // Left behind; a failure that led here is already on its way.
+  }
 }
 
 const MicroBatch& Prefetcher::next() {
   const auto begin = std::chrono::steady_clock::now();
-  std::unique_lock lock(mutex_);
-  const bool is_there = made_ > taken_;
-  if (!is_there) changed_.wait(lock, [&] { return made_ > taken_ || failure_ || ended_ || stops_; });
-  if (!is_there)
+  Shared& shared = *shared_;
+  std::unique_lock lock(shared.mutex);
+  if (shared.made == shared.taken) {
+    answers_ = shared.changed.wait_for(lock, std::chrono::duration<double>(limit_seconds_), [&] {
+      return shared.made > shared.taken || shared.failure || shared.has_ended || shared.stops;
+    });
     waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (made_ == taken_ && failure_) std::rethrow_exception(failure_);
-  require(made_ > taken_, "a micro-batch behind the last one");
-  const MicroBatch& batch = batches_[static_cast<size_t>(taken_++) % batches_.size()];
+    if (!answers_) shared.throw_silent(limit_seconds_);
+  }
+  if (shared.made == shared.taken && shared.failure) std::rethrow_exception(shared.failure);
+  require(shared.made > shared.taken, "a micro-batch behind the last one");
+  const MicroBatch& batch = shared.batches[static_cast<size_t>(shared.taken++) % shared.batches.size()];
   lock.unlock();
-  changed_.notify_all();
+  shared.changed.notify_all();
   return batch;
 }
 
 void Prefetcher::stop() {
   {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stops = true;
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  shared_->changed.notify_all();
+  // Who has not answered yet is not waited for once more.
+  answers_ = worker_.end_within(answers_ ? limit_seconds_ : 0);
+  if (!answers_) shared_->throw_silent(limit_seconds_);
 }
 
 }  // namespace snug

@@ -1,17 +1,16 @@
 // data/prefetch.h — the batches of a run in their order, made by a thread of its own before the step needs them
 //
 // Two batches: while a step reads one, the thread fills the other. What is in a batch is a function of its place alone, so that it does not
-// matter who makes it when. All buffers are there from the start; neither side allocates.
+// matter who makes it when. All buffers are there from the start; neither side allocates. A thread that does not answer is left behind with
+// what it reads (base/worker.h).
 #pragma once
 
-#include <array>
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <string>
+#include <utility>
 
+#include "base/worker.h"
 #include "data/windows.h"
 
 namespace snug {
@@ -23,12 +22,12 @@ struct MicroBatch {
   Batch batch;
 };
 
-// Makes the micro-batches of a run. One thread at a time.
+// Makes the micro-batches of a run. One thread at a time: copies read the same windows.
 class BatchMaker {
  public:
   // `windows` is read when batches are made.
-  BatchMaker(Windows& windows, const Schedule& schedule, uint64_t seed)
-      : windows_(windows), schedule_(schedule), seed_(seed) {}
+  BatchMaker(std::shared_ptr<Windows> windows, const Schedule& schedule, uint64_t seed)
+      : windows_(std::move(windows)), schedule_(schedule), seed_(seed) {}
 
   // Buffers for one.
   MicroBatch make() const;
@@ -38,40 +37,40 @@ class BatchMaker {
   bool has(int64_t update, int64_t step) const {
     return step < schedule_.accumulation && schedule_.window(update, step, 0).has_value();
   }
+  // As Windows::source.
+  const std::string& source() const { return windows_->source(); }
 
  private:
-  Windows& windows_;
+  std::shared_ptr<Windows> windows_;
   Schedule schedule_;
   uint64_t seed_;
 };
 
 class Prefetcher {
  public:
-  // Begins with update `first_update`; none from `end_update` on is made. `maker` belongs to the prefetcher's thread until stop().
-  Prefetcher(const BatchMaker& maker, int64_t first_update, int64_t end_update);
-  ~Prefetcher() { stop(); }
+  // Begins with update `first_update`; none from `end_update` on is made. The windows of `maker` belong to the prefetcher's thread until
+  // stop(). A batch that takes `limit_seconds` is waited for no longer.
+  Prefetcher(const BatchMaker& maker, int64_t first_update, int64_t end_update,
+             double limit_seconds = kAnswerSeconds);
+  ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next micro-batch that has a window, valid until the next call. Throws what making it threw.
+  // The next micro-batch that has a window, valid until the next call. Throws what making it threw, and UserError(kIo) where the thread
+  // does not answer.
   const MicroBatch& next();
   // Seconds that next() has waited in all.
   double waited_seconds() const { return waited_seconds_; }
-  // Ends the thread; there is no next() afterwards.
+  // Ends the thread; there is no next() afterwards. Throws UserError(kIo) where it does not answer.
   void stop();
 
  private:
-  void run(int64_t update, int64_t end_update);
+  class Shared;
 
-  const BatchMaker& maker_;
-  std::array<MicroBatch, 2> batches_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t made_ = 0, taken_ = 0;  // batches since the beginning; the one taken last is in use
-  bool stops_ = false, ended_ = false;
-  std::exception_ptr failure_;
-  double waited_seconds_ = 0;
-  std::thread thread_;
+  std::shared_ptr<Shared> shared_;
+  double limit_seconds_, waited_seconds_ = 0;
+  bool answers_ = true;
+  Worker worker_;
 };
 
 }  // namespace snug

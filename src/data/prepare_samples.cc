@@ -3,8 +3,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <list>
+#include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -45,49 +47,13 @@ struct Chunk {
   bool is_last = false;
 };
 
+// What the threads share. The reading one may outlive the call, so it owns this.
 class Pipeline {
  public:
-  Pipeline(SampleWriter& writer, const Preparation& preparation)
-      : writer_(writer),
-        preparation_(preparation),
-        chunks_(2 * static_cast<size_t>(preparation.threads) + 2) {}
+  explicit Pipeline(const Preparation& preparation)
+      : preparation_(preparation), chunks_(2 * static_cast<size_t>(preparation.threads) + 2) {}
 
-  void run() {
-    std::vector<std::thread> threads;
-    const auto end = [&] {
-      {
-        const std::lock_guard lock(mutex_);
-        stops_ = true;
-      }
-      changed_.notify_all();
-      for (std::thread& thread : threads) thread.join();
-    };
-    try {
-      threads.emplace_back([this] { read(); });
-      for (int i = 0; i < preparation_.threads; ++i) threads.emplace_back([this] { encode(); });
-      write();
-    } catch (...) {
-      end();
-      throw;
-    }
-    end();
-  }
-
- private:
-  // Waits until the chunk is in that state; false when everything stops.
-  bool wait_for(Chunk& chunk, Chunk::State state) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stops_ || chunk.state == state; });
-    return !stops_;
-  }
-  void set(Chunk& chunk, Chunk::State state) {
-    {
-      const std::lock_guard lock(mutex_);
-      chunk.state = state;
-    }
-    changed_.notify_all();
-  }
-
+  // On threads of their own:
   void read() {
     for (size_t index = 0;; ++index) {
       Chunk& chunk = chunks_[index % chunks_.size()];
@@ -141,6 +107,86 @@ class Pipeline {
     }
   }
 
+  // On the caller's thread:
+  void write(SampleWriter& writer) {
+    const auto begin = std::chrono::steady_clock::now();
+    double told = 0;
+    PreparationProgress progress{.rows = writer.kept().rows,
+                                 .samples = writer.kept().samples,
+                                 .ids = writer.kept().ids,
+                                 .bad_rows = writer.kept().bad_rows,
+                                 .all_bytes = preparation_.all_bytes,
+                                 .kept_bytes = begin_bytes_};
+    const auto skip = [&](const SkippedRows& rows) {
+      writer.add_bad_rows(rows);
+      progress.bad_rows += rows.count;
+      progress.rows += rows.count;
+    };
+    for (size_t index = 0;; ++index) {
+      Chunk& chunk = chunks_[index % chunks_.size()];
+      wait_for_samples(chunk);
+      for (const RowOnItsWay& row : chunk.rows) {
+        skip(row.skipped);
+        if (!row.sample) continue;
+        const RowPosition& next = row.placed.next;
+        writer.add(row.sample->ids, row.sample->supervised, is_document(row.placed.row),
+                   {next.file, next.byte, next.row}, began_with_answer(row.placed.row));
+        ++progress.rows;
+        ++progress.samples;
+        progress.ids += static_cast<int64_t>(row.sample->ids.size());
+      }
+      if (chunk.failure) std::rethrow_exception(chunk.failure);
+      skip(chunk.skipped_behind);
+      progress.bytes = chunk.bytes_read;
+      progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (preparation_.progress && (chunk.is_last || progress.seconds - told >= kProgressSeconds)) {
+        preparation_.progress(progress);
+        told = progress.seconds;
+      }
+      if (chunk.is_last) return;
+      set(chunk, Chunk::State::kFree);
+    }
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    changed_.notify_all();
+  }
+  bool reader_answers() const { return reader_answers_; }
+
+ private:
+  // Waits until the chunk is in that state; false when everything stops. Without a limit: who waits here is told to stop before the
+  // caller's thread goes.
+  bool wait_for(Chunk& chunk, Chunk::State state) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stops_ || chunk.state == state; });
+    return !stops_;
+  }
+  // The caller's thread: waits for the chunk's samples. The time counts in which nothing was read.
+  void wait_for_samples(Chunk& chunk) {
+    const std::chrono::duration<double> limit(preparation_.limit_seconds);
+    std::unique_lock lock(mutex_);
+    const auto has_samples = [&] { return chunk.state == Chunk::State::kEncoded; };
+    while (!changed_.wait_for(lock, limit, has_samples))
+      if (chunk.state == Chunk::State::kFree) {
+        reader_answers_ = false;
+        throw_user(
+            ExitCode::kIo,
+            "{}: no row came within {:.0f} s: the thread that reads it does not answer; expected its disk or "
+            "network mount to be there",
+            preparation_.source, preparation_.limit_seconds);
+      }
+  }
+  void set(Chunk& chunk, Chunk::State state) {
+    {
+      const std::lock_guard lock(mutex_);
+      chunk.state = state;
+    }
+    changed_.notify_all();
+  }
+
   void encode_chunk(Chunk& chunk, const EncodeRow& encode_row, const std::exception_ptr& no_encoder) const {
     for (size_t i = 0; i < chunk.rows.size(); ++i) {
       RowOnItsWay& row = chunk.rows[i];
@@ -160,53 +206,13 @@ class Pipeline {
     }
   }
 
-  void write() {
-    const auto begin = std::chrono::steady_clock::now();
-    double told = 0;
-    PreparationProgress progress{.rows = writer_.kept().rows,
-                                 .samples = writer_.kept().samples,
-                                 .ids = writer_.kept().ids,
-                                 .bad_rows = writer_.kept().bad_rows,
-                                 .all_bytes = preparation_.all_bytes,
-                                 .kept_bytes = begin_bytes_};
-    const auto skip = [&](const SkippedRows& rows) {
-      writer_.add_bad_rows(rows);
-      progress.bad_rows += rows.count;
-      progress.rows += rows.count;
-    };
-    for (size_t index = 0;; ++index) {
-      Chunk& chunk = chunks_[index % chunks_.size()];
-      wait_for(chunk, Chunk::State::kEncoded);
-      for (const RowOnItsWay& row : chunk.rows) {
-        skip(row.skipped);
-        if (!row.sample) continue;
-        const RowPosition& next = row.placed.next;
-        writer_.add(row.sample->ids, row.sample->supervised, is_document(row.placed.row),
-                    {next.file, next.byte, next.row}, began_with_answer(row.placed.row));
-        ++progress.rows;
-        ++progress.samples;
-        progress.ids += static_cast<int64_t>(row.sample->ids.size());
-      }
-      if (chunk.failure) std::rethrow_exception(chunk.failure);
-      skip(chunk.skipped_behind);
-      progress.bytes = chunk.bytes_read;
-      progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      if (preparation_.progress && (chunk.is_last || progress.seconds - told >= kProgressSeconds)) {
-        preparation_.progress(progress);
-        told = progress.seconds;
-      }
-      if (chunk.is_last) return;
-      set(chunk, Chunk::State::kFree);
-    }
-  }
-
-  SampleWriter& writer_;
-  const Preparation& preparation_;
+  const Preparation preparation_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Chunk> chunks_;  // used in turn
   size_t next_ = 0;            // to be encoded
   bool all_taken_ = false, stops_ = false;
+  bool reader_answers_ = true;
   const int64_t begin_bytes_ = preparation_.bytes_read();
 };
 
@@ -220,7 +226,24 @@ std::optional<double> PreparationProgress::seconds_left() const {
 
 void prepare_samples(SampleWriter& writer, const Preparation& preparation) {
   require(preparation.threads >= 1, "{} encoding threads", preparation.threads);
-  Pipeline(writer, preparation).run();
+  const auto pipeline = std::make_shared<Pipeline>(preparation);
+  std::optional<Worker> reader;
+  std::list<Worker> encoders;
+  const auto end = [&] {
+    pipeline->stop();
+    encoders.clear();
+    // Who has not answered yet is not waited for once more.
+    if (reader) reader->end_within(pipeline->reader_answers() ? preparation.limit_seconds : 0);
+  };
+  try {
+    reader.emplace([pipeline] { pipeline->read(); });
+    for (int i = 0; i < preparation.threads; ++i) encoders.emplace_back([pipeline] { pipeline->encode(); });
+    pipeline->write(writer);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
 }
 
 }  // namespace snug

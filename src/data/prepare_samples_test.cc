@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include "base/testing.h"
@@ -136,6 +138,28 @@ TEST_F(PrepareSamples, GoesOnBehindTheRowsThatAreThere) {
   EXPECT_GT(last.kept_bytes, 10 << 17);
   EXPECT_EQ(last.bytes, last.all_bytes);
   EXPECT_EQ(read_small_file(path("a"), 16 * kMiB), read_small_file(path("whole"), 16 * kMiB));
+}
+
+// What hangs is told and left behind, with what it reads from.
+TEST_F(PrepareSamples, AReaderThatDoesNotAnswerIsLeftBehind) {
+  const auto comes_back = std::make_shared<std::promise<void>>();
+  const auto rows = std::make_shared<int>(0);
+  {
+    SampleWriter writer(path("a"), kKey, 10);
+    Preparation hanging = preparation(0, 2);
+    hanging.source = "a.jsonl";
+    hanging.next = [comes_back, rows]() -> std::optional<PlacedRow> {
+      if (++*rows == 100) comes_back->get_future().wait();
+      return PlacedRow{TextRow{"1"}, {"a.jsonl", *rows}, {}};
+    };
+    hanging.limit_seconds = 0.05;
+    expect_user_error(ExitCode::kIo,
+                      "a.jsonl: no row came within 0 s: the thread that reads it does not answer",
+                      [&] { prepare_samples(writer, hanging); });
+  }
+  EXPECT_GT(rows.use_count(), 1);
+  comes_back->set_value();
+  while (rows.use_count() > 1) std::this_thread::yield();
 }
 
 // The reader does not run ahead: of 100 million rows only what the chunks hold is read before the first error ends it.

@@ -1,5 +1,6 @@
 #include "data/sample_cache.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
@@ -14,6 +15,25 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnding = ".samples", kPartEnding = ".samples.part";
 constexpr auto kUnusedFor = std::chrono::hours(24 * 30);
 constexpr int64_t kAbandonedSeconds = 24 * 60 * 60;
+constexpr double kFirstReminderSeconds = 10;
+
+// Tells of a wait at its beginning, after ten seconds, and whenever it has lasted twice as long as when it was told last.
+class WaitNotes {
+ public:
+  WaitNotes(std::string name, const std::function<void(std::string_view)>& note)
+      : name_(std::move(name)), note_(note) {}
+  void operator()(const FileWait& wait) {
+    if (wait.seconds < next_) return;
+    next_ = std::max(kFirstReminderSeconds, 2 * wait.seconds);
+    note_(fmt::format("waiting for another run{} to finish {}: {:.0f} s",
+                      wait.process ? fmt::format(" (process {})", *wait.process) : "", name_, wait.seconds));
+  }
+
+ private:
+  std::string name_;
+  const std::function<void(std::string_view)>& note_;
+  double next_ = 0;
+};
 
 }  // namespace
 
@@ -51,13 +71,19 @@ SampleCache::Found SampleCache::find(const Fingerprint& key, int64_t vocabulary,
     note_(fmt::format("prepared data is made anew: {}", why));
     remove_all(path);
   }
-  {
-    SampleWriter writer(path, key, vocabulary,
-                        [&] { note_("another run is preparing the same data; waiting for it"); });
+  try {
+    SampleWriter writer(path, key, vocabulary, WaitNotes(path, note_));
     if (!file_exists(path)) {
+      if (writer.kept().ids > 0)
+        note_(fmt::format("going on where a run that prepared the same data was stopped: {} tokens are there",
+                          writer.kept().ids));
       make(writer);
       writer.finish();
     }
+  } catch (const UserError& error) {
+    // What could not be read speaks of another file.
+    if (error.code() != ExitCode::kIo || !std::string_view(error.what()).starts_with(path)) throw;
+    throw_user(ExitCode::kIo, "{}; --data_cache DIR names another place for prepared data", error.what());
   }
   auto file = open();
   // Of the part that was begun while another process finished the file.

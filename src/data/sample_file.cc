@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr int64_t kSegmentIds = int64_t{1} << 20, kSegmentSamples = int64_t{1} << 17;
 constexpr uint32_t kDocumentBit = uint32_t{1} << 31;
 constexpr size_t kMessageBytes = 1000, kAllMessageBytes = SkippedRows::kMostMessages * (kMessageBytes + 1);
@@ -38,6 +38,7 @@ struct SegmentHeader {
   RowCursor next = {};
   uint64_t payload_checksum = 0;
   uint32_t began_with_answer = 0, message_bytes = 0;
+  uint64_t state_bytes = 0;
   uint64_t checksum = 0;
 };
 struct FileEnd {
@@ -45,7 +46,7 @@ struct FileEnd {
   uint64_t segments = 0, samples = 0, ids = 0, supervised = 0, rows = 0, bad_rows = 0;
   uint64_t checksum = 0;  // of the table and of what stands before it
 };
-constexpr int64_t kHeaderBytes = 64, kSegmentHeaderBytes = 88, kEntryBytes = 24;
+constexpr int64_t kHeaderBytes = 64, kSegmentHeaderBytes = 96, kEntryBytes = 24;
 static_assert(sizeof(FileHeader) == kHeaderBytes && sizeof(SegmentHeader) == kSegmentHeaderBytes &&
               sizeof(FileEnd) == kHeaderBytes);
 
@@ -65,14 +66,15 @@ uint64_t checksum_of(const Block& block, std::span<const std::byte> before = {})
 int64_t lengths_bytes(int64_t samples) { return round_up(checked_mul(samples, 4), 8); }
 int64_t mask_words(int64_t ids) { return ceil_div(ids, 64); }
 int64_t ids_bytes(int64_t ids, int64_t id_bytes) { return round_up(checked_mul(ids, id_bytes), 8); }
+int64_t state_room(uint64_t bytes) { return round_up(static_cast<int64_t>(bytes), 8); }
 
 // Of the segment's payload; also of one whose header is a stranger's.
 int64_t payload_bytes(const SegmentHeader& header, int64_t id_bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 48;
-  if (header.ids > kMost) return std::numeric_limits<int64_t>::max();
+  if (header.ids > kMost || header.state_bytes > kMost) return std::numeric_limits<int64_t>::max();
   const auto ids = static_cast<int64_t>(header.ids);
   return lengths_bytes(header.samples) + 8 * mask_words(ids) + ids_bytes(ids, id_bytes) +
-         round_up(int64_t{header.message_bytes}, 8);
+         state_room(header.state_bytes) + round_up(int64_t{header.message_bytes}, 8);
 }
 
 void add(SampleTotals& totals, const SampleTotals& more) {
@@ -125,14 +127,25 @@ std::optional<SegmentHeader> read_segment(const File& file, int64_t offset, int6
   return header;
 }
 
-// The messages of a whole segment at `offset`.
+// Of a whole segment at `offset`: where its messages begin, these, and the state before them.
+int64_t messages_offset(int64_t offset, const SegmentHeader& header, int64_t id_bytes) {
+  return offset + kSegmentHeaderBytes + payload_bytes(header, id_bytes) -
+         round_up(int64_t{header.message_bytes}, 8);
+}
+
+template <typename File>
+std::string read_state(const File& file, int64_t offset, const SegmentHeader& header, int64_t id_bytes) {
+  std::string state(header.state_bytes, '\0');
+  file.read(messages_offset(offset, header, id_bytes) - state_room(header.state_bytes),
+            std::as_writable_bytes(std::span(state)));
+  return state;
+}
+
 template <typename File>
 std::vector<std::string> read_messages(const File& file, int64_t offset, const SegmentHeader& header,
                                        int64_t id_bytes) {
   std::string text(header.message_bytes, '\0');
-  file.read(offset + kSegmentHeaderBytes + payload_bytes(header, id_bytes) -
-                round_up(int64_t{header.message_bytes}, 8),
-            std::as_writable_bytes(std::span(text)));
+  file.read(messages_offset(offset, header, id_bytes), std::as_writable_bytes(std::span(text)));
   std::vector<std::string> messages;
   for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
     messages.push_back(text.substr(at, end - at));
@@ -159,7 +172,7 @@ int64_t StoredSample::supervised(int64_t begin, int64_t end) const {
 }
 
 SampleWriter::SampleWriter(const std::string& path, const Fingerprint& key, int64_t vocabulary,
-                           const std::function<void()>& waits)
+                           const std::function<void(const FileWait&)>& waits)
     : file_(path, waits), id_bytes_(vocabulary <= 65536 ? 2 : 4), vocabulary_(vocabulary) {
   keep_whole_segments(key);
 }
@@ -181,6 +194,7 @@ void SampleWriter::keep_whole_segments(const Fingerprint& key) {
     snug::add(kept_, totals_of(*segment));
     message_count_ += read_messages(file_, offset, *segment, id_bytes_).size();
     kept_until_ = segment->next;
+    kept_state_ = read_state(file_, offset, *segment, id_bytes_);
     offset += kSegmentHeaderBytes + payload_bytes(*segment, id_bytes_);
   }
   file_.truncate(offset);
@@ -191,6 +205,7 @@ void SampleWriter::start_over() {
   file_.truncate(kHeaderBytes);
   kept_ = written_ = segment_ = {};
   kept_until_.reset();
+  kept_state_.clear();
   table_.clear();
   message_count_ = 0;
 }
@@ -249,10 +264,12 @@ void SampleWriter::write_segment() {
                        .bad_rows = static_cast<uint64_t>(segment_.bad_rows),
                        .next = next_,
                        .began_with_answer = static_cast<uint32_t>(segment_.began_with_answer),
-                       .message_bytes = static_cast<uint32_t>(messages_.size())};
+                       .message_bytes = static_cast<uint32_t>(messages_.size()),
+                       .state_bytes = state_.size()};
   const std::span<const std::byte> parts[] = {
       padded(lengths_, static_cast<size_t>(lengths_bytes(segment_.samples))), std::as_bytes(std::span(mask_)),
       padded(ids_, static_cast<size_t>(ids_bytes(segment_.ids, id_bytes_))),
+      padded(state_, static_cast<size_t>(state_room(state_.size()))),
       padded(messages_, static_cast<size_t>(round_up(std::ssize(messages_), 8)))};
   Xxh64 hash;
   for (const auto& part : parts) hash.add(part);
@@ -267,6 +284,7 @@ void SampleWriter::write_segment() {
   mask_.clear();
   ids_.clear();
   messages_.clear();
+  state_.clear();
 }
 
 SampleTotals SampleWriter::finish() {

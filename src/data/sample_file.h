@@ -1,10 +1,11 @@
 // data/sample_file.h — prepared samples on disk: tokens, which of them are learned, and where each sample begins
 //
 //   header    64 bytes: magic "snugdata", version, bytes of an id (2 or 4), key
-//   segments  one after the other, each with a header of 88 bytes (counts, where the reader of the rows goes on, checksums) and
+//   segments  one after the other, each with a header of 96 bytes (counts, where the reader of the rows goes on, sizes, checksums) and
 //               lengths  u32 of each sample: ids, and in bit 31 whether it is a document that may be cut
 //               mask     one bit an id, in 64-bit words: 1 where the id is learned
 //               ids      u16 or u32
+//               state    bytes that the maker of the samples goes on with; mostly none
 //               messages  of rows that were skipped, each ended by a line feed: those of the first of the file alone
 //             each part padded to 8 bytes
 //   table     24 bytes of each segment: its offset, and the samples and ids before it
@@ -23,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -46,14 +48,15 @@ std::string sample_form();
 
 class SampleWriter {
  public:
-  // `vocabulary`: ids are below. Goes on from a part of the same key; any other part is begun anew. `waits` is called where another
-  // process is at it: it may be that `path` is there afterwards. Throws UserError(kIo), here and below.
+  // `vocabulary`: ids are below. Goes on from a part of the same key; any other part is begun anew. `waits` as in
+  // ContinuedFile: it may be that `path` is there after a wait. Throws UserError(kIo), here and below.
   SampleWriter(const std::string& path, const Fingerprint& key, int64_t vocabulary,
-               const std::function<void()>& waits = {});
+               const std::function<void(const FileWait&)>& waits = {});
 
-  // What the whole segments hold, and where the rows behind them begin; none where there is none.
+  // What the whole segments hold; where the rows behind them begin, none where there is none; and the state that the last one came with.
   const SampleTotals& kept() const { return kept_; }
   const std::optional<RowCursor>& kept_until() const { return kept_until_; }
+  const std::string& kept_state() const { return kept_state_; }
 
   // Forgets what the whole segments hold.
   void start_over();
@@ -61,6 +64,8 @@ class SampleWriter {
   // where the following row begins.
   void add(std::span<const int32_t> ids, const std::vector<bool>& supervised, bool is_document,
            const RowCursor& next = {}, bool began_with_answer = false);
+  // What the maker needs to go on behind the sample that is added next, beside its `next`.
+  void set_state(std::string_view state) { state_ = state; }
   // Rows behind the last sample. The first SkippedRows::kMostMessages messages are kept, 1,000 bytes of each.
   void add_bad_rows(const SkippedRows& rows);
 
@@ -78,7 +83,9 @@ class SampleWriter {
   int64_t id_bytes_, vocabulary_;
   SampleTotals kept_, written_, segment_;
   std::optional<RowCursor> kept_until_;
+  std::string kept_state_;
   RowCursor next_ = {};
+  std::string state_;
   std::vector<Entry> table_;
   std::vector<uint32_t> lengths_;
   std::vector<uint64_t> mask_;

@@ -124,8 +124,10 @@ TEST(SampleWriter, GoesOnBehindTheLastWholeSegment) {
     for (int64_t i = begin; i < end; ++i)
       if (i % 5 == 4)
         writer.add_bad_rows({.count = 1, .messages = {fmt::format("row {}", i)}});
-      else
+      else {
+        writer.set_state("behind row " + std::to_string(i));
         writer.add(row, {}, false, {7, i + 1, 0}, i % 4 == 0);
+      }
   };
   {
     SampleWriter writer(whole, kKey, 100);
@@ -145,11 +147,13 @@ TEST(SampleWriter, GoesOnBehindTheLastWholeSegment) {
     SampleWriter writer(path, kKey, 100);
     EXPECT_EQ(writer.kept().rows, 4);
     EXPECT_EQ(writer.kept_until(), (RowCursor{7, 4, 0}));
+    EXPECT_EQ(writer.kept_state(), "behind row 3");
     EXPECT_EQ(writer.kept().samples, 4);
     write(writer, writer.kept().rows, 12);
     writer.finish();
   }
   EXPECT_EQ(read_small_file(path, 16 * kMiB), read_small_file(whole, 16 * kMiB));
+  EXPECT_EQ(open_whole(path, 100)->totals().samples, 10);
   // Another key begins anew.
   { SampleWriter(path, kKey, 100).add(row, {}, false); }
   const SampleWriter other(path, {1, 3}, 100);

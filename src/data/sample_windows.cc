@@ -100,7 +100,11 @@ class SampleWindows::Tables {
 SampleWindows::SampleWindows(std::shared_ptr<const SampleFile> samples, const SampleChoice& choice,
                              int64_t length, Packing packing, const std::string& directory,
                              const std::string& source_name)
-    : samples_(std::move(samples)), length_(length), windows_(directory), pieces_(directory) {
+    : samples_(std::move(samples)),
+      source_name_(source_name),
+      length_(length),
+      windows_(directory),
+      pieces_(directory) {
   require(length >= 1 && length < std::numeric_limits<int32_t>::max(), "windows of {} tokens", length);
   visit_pieces(choice, report_, [](const Piece&) {});
   if (report_.targets == 0)

@@ -66,6 +66,7 @@ class SampleWindows : public Windows {
 
   const WindowsReport& report() const { return report_; }
 
+  const std::string& source() const override { return source_name_; }
   int64_t count() const override { return report_.windows; }
   int64_t length() const override { return length_; }
   int64_t tokens() const override { return report_.positions; }
@@ -88,6 +89,7 @@ class SampleWindows : public Windows {
   Window window(int64_t index) const;
 
   std::shared_ptr<const SampleFile> samples_;
+  std::string source_name_;
   int64_t length_;
   WindowsReport report_;
   ScratchFile windows_, pieces_;

@@ -43,7 +43,7 @@ JoinedStream JoinedStream::part(int64_t first, int64_t last) const {
 }
 
 StreamWindows::StreamWindows(JoinedStream stream, int64_t length, const std::string& source_name)
-    : stream_(std::move(stream)), length_(length) {
+    : stream_(std::move(stream)), source_name_(source_name), length_(length) {
   require(length >= 1, "windows of {} tokens", length);
   if (stream_.size() < 2)
     throw_user(ExitCode::kBadFile,

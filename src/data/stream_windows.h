@@ -36,6 +36,7 @@ class StreamWindows : public Windows {
   // length >= 1. Throws UserError(kBadFile) when the stream has fewer than two tokens: no target exists.
   StreamWindows(JoinedStream stream, int64_t length, const std::string& source_name);
 
+  const std::string& source() const override { return source_name_; }
   int64_t count() const override { return count_; }
   int64_t length() const override { return length_; }
   int64_t tokens() const override { return stream_.size(); }
@@ -47,6 +48,7 @@ class StreamWindows : public Windows {
 
  private:
   JoinedStream stream_;
+  std::string source_name_;
   int64_t length_, count_;
   std::vector<int32_t> buffer_;  // length + 1 tokens
 };

@@ -32,32 +32,49 @@ class TokenizedText : public TokenStream {
   std::shared_ptr<const SampleFile> ids_;
 };
 
+// Where encoding goes on behind a segment, as the file of samples keeps it beside the encoder's state.
+struct TextCursor {
+  int64_t position = 0;  // bytes of the unpacked text that the encoder was given
+  int64_t last_id = -1;
+  bool is_end = false;  // nothing is left to be written
+
+  static TextCursor from(const RowCursor& cursor) { return {cursor[0], cursor[1], cursor[2] != 0}; }
+  RowCursor row_cursor() const { return {position, last_id, is_end ? 1 : 0}; }
+};
+
 void encode(const TextToOpen& open, SampleWriter& writer,
             const std::function<void(const PreparationProgress&)>& progress) {
   const auto begin = std::chrono::steady_clock::now();
-  writer.start_over();
   const std::unique_ptr<ByteSource> text = open_byte_source(open.path);
   const int64_t size = InputFile(open.path).size();
   TextEncoder encoder(open.tokenizer);
+  TextCursor cursor;
+  if (writer.kept_until() && encoder.restore(writer.kept_state())) {
+    cursor = TextCursor::from(*writer.kept_until());
+    text->skip(cursor.position);
+  } else {
+    writer.start_over();
+  }
+  PreparationProgress told{.ids = writer.kept().ids, .all_bytes = size, .kept_bytes = text->bytes_read()};
   std::vector<int32_t> ids;
-  std::optional<int32_t> last;
-  PreparationProgress told{.all_bytes = size};
   const auto write = [&] {
     if (ids.empty()) return;
-    last = ids.back();
+    cursor.last_id = ids.back();
     told.ids += static_cast<int64_t>(ids.size());
-    writer.add(ids, {}, true);
+    writer.set_state(encoder.state());
+    writer.add(ids, {}, true, cursor.row_cursor());
     ids.clear();
   };
   std::string part;
-  bool any = false;
-  for (bool begins = true;; begins = false) {
+  bool any = cursor.position > 0;
+  while (!cursor.is_end) {
     part.resize(kReadBytes);
     size_t filled = 0;
     while (const size_t got = text->read(std::span(part).subspan(filled))) filled += got;
     if (filled == 0) break;
     std::string_view bytes(part.data(), filled);
-    if (begins && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    if (cursor.position == 0 && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    cursor.position += static_cast<int64_t>(filled);
     any = any || !bytes.empty();
     encoder.feed(bytes, ids);
     write();
@@ -65,14 +82,16 @@ void encode(const TextToOpen& open, SampleWriter& writer,
     told.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (progress) progress(told);
   }
+  if (cursor.is_end) return;
   if (!any)
     throw_user(ExitCode::kBadFile, "{}: is {}; expected text", open.path,
                size == 0 ? "empty" : "a byte order mark and nothing else");
   encoder.finish(ids);
+  const int64_t last_id = ids.empty() ? cursor.last_id : ids.back();
+  if (open.end_of_text && last_id != *open.end_of_text) ids.push_back(*open.end_of_text);
+  cursor.is_end = true;
   write();
-  if (open.end_of_text && last != open.end_of_text) ids.push_back(*open.end_of_text);
-  write();
-  if (!last)
+  if (cursor.last_id < 0)
     throw_user(ExitCode::kBadFile, "{}: {} makes no tokens of it", open.path, open.tokenizer.spec().file);
 }
 

@@ -1,7 +1,7 @@
 // data/tokenized_text.h — a text file as the ids of a trained tokenizer
 //
 // The text, which may be compressed, is encoded once, from front to back, into a file of prepared samples (data/sample_cache.h), which is then read like a token
-// shard: memory stays bounded whatever the size of the text. One that was stopped is encoded from the front again.
+// shard: memory stays bounded whatever the size of the text. One that was stopped goes on behind the last whole segment.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/checked.h"
 #include "data/batch.h"
@@ -20,6 +21,9 @@ namespace snug {
 class Windows {
  public:
   virtual ~Windows() = default;
+
+  // For messages: the file the data come from, or the first of several.
+  virtual const std::string& source() const = 0;
 
   virtual int64_t count() const = 0;   // at least 1
   virtual int64_t length() const = 0;  // of each, in positions

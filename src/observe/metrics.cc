@@ -51,6 +51,7 @@ void MetricsWriter::write(const EvaluationMetrics& row) {
   add("eval_loss", row.eval_loss);
   add("eval_tokens", row.eval_tokens);
   add("eval_seconds", row.eval_seconds);
+  add("data_wait_share", row.data_wait_share);
   end_row();
 }
 

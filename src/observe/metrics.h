@@ -41,6 +41,7 @@ struct EvaluationMetrics {
   double eval_loss = 0;     // mean over all targets, each counted once
   int64_t eval_tokens = 0;  // targets
   double eval_seconds = 0;
+  double data_wait_share = 0;  // of these seconds: spent waiting for batches
 };
 
 // The end of a run, with Hugging Face's names.

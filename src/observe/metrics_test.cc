@@ -91,9 +91,9 @@ TEST_F(MetricsTest, WritesEachKindOfRowAtOnceAndAppends) {
   {
     MetricsWriter writer(path(), false);
     writer.write(EvaluationMetrics{
-        .step = 5, .epoch = 0.5, .eval_loss = 3.25, .eval_tokens = 99, .eval_seconds = 0.5});
+        .step = 5, .epoch = 0.5, .eval_loss = 3.25, .eval_tokens = 99, .eval_seconds = 0.5, .data_wait_share = 0.125});
     EXPECT_EQ(text(),
-              "{\"step\":5,\"epoch\":0.5,\"eval_loss\":3.25,\"eval_tokens\":99,\"eval_seconds\":0.5}\n");
+              "{\"step\":5,\"epoch\":0.5,\"eval_loss\":3.25,\"eval_tokens\":99,\"eval_seconds\":0.5,\"data_wait_share\":0.125}\n");
     writer.close();
   }
   {

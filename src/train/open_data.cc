@@ -130,8 +130,7 @@ class Opener {
 
  private:
   const SampleCache& cache() {
-    if (!cache_)
-      cache_.emplace(data_cache_directory(options_), [this](std::string_view note) { tell(note); });
+    if (!cache_) cache_.emplace(open_sample_cache(options_, [this](std::string_view note) { tell(note); }));
     return *cache_;
   }
   void tell(std::string_view note) const {
@@ -209,11 +208,23 @@ bool hold_text(const std::vector<DataFile>& files) {
   });
 }
 
-std::string data_cache_directory(const RunOptions& options) {
-  if (!options.data_cache.empty()) return options.data_cache;
+SampleCache open_sample_cache(const RunOptions& options, const std::function<void(std::string_view)>& note) {
+  if (!options.data_cache.empty()) return SampleCache(options.data_cache, note);
   std::string directory = costs_directory();
   if (directory.empty()) directory = (std::filesystem::temp_directory_path() / "snug").string();
-  return join_path(directory, "data");
+  directory = join_path(directory, "data");
+  try {
+    make_directories(directory);
+    ScratchFile(directory).write(
+        std::as_bytes(std::span("", 1)));  // a disk without room for a byte shows here, too
+  } catch (const UserError& error) {
+    if (options.output_dir.empty())
+      throw_user(ExitCode::kIo, "{}; --data_cache DIR names another place for prepared data", error.what());
+    std::string beside = join_path(options.output_dir, "prepared_data");
+    note(fmt::format("prepared data lie in {}: {}", beside, error.what()));
+    return SampleCache(std::move(beside), note);
+  }
+  return SampleCache(std::move(directory), note);
 }
 
 std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& files, const RunOptions& options,
@@ -266,13 +277,14 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
   }
 
   const SampleCache::Found found = cache.find(key.value(), vocabulary, [&](SampleWriter& writer) {
-    DatasetReader reader(files, reading);
-    if (const auto& from = writer.kept_until()) reader.seek({(*from)[0], (*from)[1], (*from)[2]});
+    const auto reader = std::make_shared<DatasetReader>(files, reading);
+    if (const auto& from = writer.kept_until()) reader->seek({(*from)[0], (*from)[1], (*from)[2]});
     Preparation preparation;
-    preparation.next = [&] { return reader.next(); };
-    preparation.take_skipped = [&] { return reader.take_skipped(); };
-    preparation.bytes_read = [&] { return reader.bytes_read(); };
-    preparation.all_bytes = reader.total_bytes();
+    preparation.source = files.front().path;
+    preparation.next = [reader] { return reader->next(); };
+    preparation.take_skipped = [reader] { return reader->take_skipped(); };
+    preparation.bytes_read = [reader] { return reader->bytes_read(); };
+    preparation.all_bytes = reader->total_bytes();
     preparation.encoder = [&]() -> EncodeRow {
       auto encoder = std::make_shared<RowEncoder>(encoding);
       return [encoder](const Row& row, const RowPlace& place) { return encoder->encode(row, place); };
@@ -315,9 +327,9 @@ JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& o
       continue;
     }
     if (!cache)
-      cache.emplace(data_cache_directory(options), [&](std::string_view note) {
+      cache.emplace(open_sample_cache(options, [&](std::string_view note) {
         if (watch.note) watch.note(note);
-      });
+      }));
     if (tokenizer == nullptr && !bytes) bytes = byte_tokenizer();
     streams.push_back(open_tokenized_text(
         {.path = file.path,

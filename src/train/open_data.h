@@ -55,7 +55,7 @@ struct DataWatch {
 };
 
 struct RunData {
-  std::unique_ptr<Windows> train, validation;  // null without files
+  std::shared_ptr<Windows> train, validation;  // null without files
   DataReport train_report, validation_report;
 };
 
@@ -75,7 +75,9 @@ JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& o
                          const ModelDirectory& directory, int64_t vocabulary, const Tokenizer* tokenizer,
                          const DataWatch& watch, DataReport& report);
 
-// Where prepared data lie: options.data_cache, else the directory "data" in the user's cache, else in the system's directory for temporary files.
-std::string data_cache_directory(const RunOptions& options);
+// Where prepared data lie: in options.data_cache. Where none is named, in the directory "data" of the user's cache, else of the system's
+// directory for temporary files; and where that cannot be written, in "prepared_data" of options.output_dir, which is told. Throws
+// UserError(kIo).
+SampleCache open_sample_cache(const RunOptions& options, const std::function<void(std::string_view)>& note);
 
 }  // namespace snug

@@ -186,17 +186,16 @@ CompileOptions compile_options(const RunOptions& options, const Model& model, Ru
 }
 
 Bytes host_batches(const RunOptions& options, RunKind kind, bool evaluates) {
-  Bytes bytes;
-  if (kind == RunKind::kTrain)
-    bytes += Bytes(checked_mul(2, batch_bytes(options.per_device_train_batch_size, options.max_length)));
-  if (evaluates) bytes += Bytes(batch_bytes(options.per_device_eval_batch_size, options.max_length));
-  return bytes;
+  int64_t bytes = 0;
+  if (kind == RunKind::kTrain) bytes = batch_bytes(options.per_device_train_batch_size, options.max_length);
+  if (evaluates) bytes = checked_add(bytes, batch_bytes(options.per_device_eval_batch_size, options.max_length));
+  return Bytes(checked_mul(2, bytes));
 }
 
 Reserve reserve_beside(const Plan& plan, const cpu::CpuBackend& backend, const ProcessMemory& outside,
                        Bytes batches) {
-  // Beside the threads that compute stands the one that makes batches (data/prefetch.h).
-  const int64_t threads = std::max<int64_t>(backend.target().dispatch().threads, outside.threads) + 1;
+  // Beside the threads that compute stand those that make batches, to train and to evaluate (data/prefetch.h).
+  const int64_t threads = std::max<int64_t>(backend.target().dispatch().threads, outside.threads) + 2;
   Reserve reserve = compute_reserve(outside, plan.memories.at(0).arena_bytes, threads,
                                     kGrowthAllowance + backend.library_bytes(plan));
   reserve.batches = batches;

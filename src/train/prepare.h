@@ -64,7 +64,7 @@ void keep_heap_small();
 // What the compiler is asked for. A policy that needs a budget is left to train/fit.h: here it keeps everything.
 CompileOptions compile_options(const RunOptions& options, const Model& model, RunKind kind, bool evaluates);
 
-// What the host holds of batches while a plan of these options runs: two of a micro-step (data/prefetch.h), one to evaluate.
+// What the host holds of batches while a plan of these options runs: two of a micro-step and two to evaluate (data/prefetch.h).
 Bytes host_batches(const RunOptions& options, RunKind kind, bool evaluates);
 
 // What lies outside the arena of `plan`: what is there now, what libraries will take while an operation runs

@@ -28,45 +28,51 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The evaluate phase over all windows of a file.
+// The evaluate phase over all windows of run.data.validation.
 class Evaluator {
  public:
   Evaluator(const Prepared& run, const Executor& executor)
       : inputs_(executor, "evaluate"),
         loss_(phase_tensor(executor, "evaluate", "loss")),
         ends_at_overflow_(run.kind == RunKind::kEvaluate && run.options.precision == Precision::kF16),
-        batch_(make_batch(run.options.per_device_eval_batch_size, run.options.max_length)) {}
+        windows_(run.data.validation),
+        schedule_{.windows = windows_->count(), .batch = run.options.per_device_eval_batch_size, .shuffle = false},
+        batches_(windows_, schedule_, run.options.seed) {}
 
-  EvaluationMetrics evaluate(Executor& executor, Windows& windows) {
+  EvaluationMetrics evaluate(Executor& executor) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto rows = static_cast<int64_t>(batch_.randomness.size() / 4);
+    // One epoch of them, in which an update is a batch.
+    const int64_t count = schedule_.updates_per_epoch();
+    Prefetcher prefetcher(batches_, 0, count);
     double sum = 0;
-    for (int64_t first = 0; first < windows.count(); first += rows) {
-      batch_.windows = batch_.supervised_tokens = 0;
-      for (int64_t row = 0; row < rows; ++row)
-        windows.fill_row(batch_, row, first + row < windows.count() ? std::optional(first + row) : std::nullopt);
-      inputs_.write(executor, batch_, 1.0f);
+    for (int64_t i = 0; i < count; ++i) {
+      const Batch& batch = prefetcher.next().batch;
+      inputs_.write(executor, batch, 1.0f);
       executor.run_phase("evaluate");
       float loss = 0;
       executor.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
       if (ends_at_overflow_ && !std::isfinite(loss))
-        throw_fp16_overflow(executor, fmt::format("the loss of window {} is not finite", first),
+        throw_fp16_overflow(executor, fmt::format("the loss of window {} is not finite", i * schedule_.batch),
                             [&](const FirstNonFinite&) {
-                              inputs_.write(executor, batch_, 1.0f);
+                              inputs_.write(executor, batch, 1.0f);
                               executor.run_phase("evaluate");
                             });
       sum += loss;
     }
-    return {.eval_loss = sum / static_cast<double>(windows.targets()),
-            .eval_tokens = windows.targets(),
-            .eval_seconds = seconds_since(begin)};
+    const double seconds = seconds_since(begin);
+    return {.eval_loss = sum / static_cast<double>(windows_->targets()),
+            .eval_tokens = windows_->targets(),
+            .eval_seconds = seconds,
+            .data_wait_share = seconds > 0 ? prefetcher.waited_seconds() / seconds : 0};
   }
 
  private:
   BatchInputs inputs_;
   PlanTensorId loss_;
   bool ends_at_overflow_;
-  Batch batch_;
+  std::shared_ptr<Windows> windows_;
+  Schedule schedule_;
+  BatchMaker batches_;
 };
 
 // What one update gave.
@@ -124,7 +130,7 @@ class Trainer {
     }
     executor_.run_phase("load");
     if (run_.data.train) {
-      batches_.emplace(*run_.data.train, run_.schedule, run_.options.seed);
+      batches_.emplace(run_.data.train, run_.schedule, run_.options.seed);
       prefetcher_.emplace(*batches_, 0, run_.updates);
     }
     InterruptGuard interrupt;
@@ -366,7 +372,7 @@ class Trainer {
   }
 
   void evaluate() {
-    EvaluationMetrics evaluation = evaluator_->evaluate(executor_, *run_.data.validation);
+    EvaluationMetrics evaluation = evaluator_->evaluate(executor_);
     evaluation.step = result_.updates;
     evaluation.epoch = epoch();
     result_.eval_loss = evaluation.eval_loss;
@@ -468,7 +474,7 @@ EvaluationMetrics evaluate(Prepared& run, RunObserver* observer) {
   std::optional<Canary> canary;
   if (run.options.check_memory) executor.observe(&canary.emplace(run.compiled.plan, *run.backend));
   executor.run_phase("load");
-  const EvaluationMetrics evaluation = Evaluator(run, executor).evaluate(executor, *run.data.validation);
+  const EvaluationMetrics evaluation = Evaluator(run, executor).evaluate(executor);
   if (observer != nullptr) observer->evaluation(evaluation);
   return evaluation;
 }

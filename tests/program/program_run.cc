@@ -53,7 +53,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
 
   // What it measures of this machine is kept for the runs of this test alone.
   static const TemporaryDirectory cache;
-  const std::string cache_path = cache.path().string();
+  const std::string cache_path = surroundings.cache_home.empty() ? cache.path().string() : surroundings.cache_home;
 
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
@@ -109,11 +109,15 @@ bool RunningProgram::pump(int milliseconds) {
   return true;
 }
 
-bool RunningProgram::wait_for_output(std::string_view text) {
-  while (end_.out.find(text) == std::string::npos)
+bool RunningProgram::wait_for(const std::string& stream, std::string_view text) {
+  while (stream.find(text) == std::string::npos)
     if (remaining_milliseconds() == 0 || !pump(std::min(100, remaining_milliseconds()))) return false;
   return true;
 }
+
+bool RunningProgram::wait_for_output(std::string_view text) { return wait_for(end_.out, text); }
+
+bool RunningProgram::wait_for_error(std::string_view text) { return wait_for(end_.err, text); }
 
 bool RunningProgram::wait_for_handler(int signal) const {
   while (remaining_milliseconds() > 0) {

@@ -28,6 +28,7 @@ struct Surroundings {
   bool huge_pages = true;           // false: PR_SET_THP_DISABLE
   bool obeys_permissions = false;   // root gives up its right to write anywhere
   std::string cgroup = {};          // directory of a control group to enter
+  std::string cache_home = {};      // XDG_CACHE_HOME; empty: one that the runs of this process share
 };
 
 struct ProgramEnd {
@@ -48,6 +49,8 @@ class RunningProgram {
 
   // Waits until standard output holds `text`; false when the program ended or the time was up before.
   bool wait_for_output(std::string_view text);
+  // The same of standard error.
+  bool wait_for_error(std::string_view text);
   // Waits until the program has a handler for `signal`; false when it has none within the time.
   bool wait_for_handler(int signal) const;
   void send(int signal) const;
@@ -55,6 +58,7 @@ class RunningProgram {
   ProgramEnd wait();
 
  private:
+  bool wait_for(const std::string& stream, std::string_view text);
   // Reads what is there, for at most `milliseconds`; false at the end of both streams.
   bool pump(int milliseconds);
   int remaining_milliseconds() const;

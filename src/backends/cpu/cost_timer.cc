@@ -36,6 +36,7 @@ constexpr double kSeconds = 2e-3, kLongSeconds = 20e-3, kLongestSeconds = 60e-3;
 constexpr double kAlike = 1.15;
 // What the child may take beyond its limit for starting and ending.
 constexpr double kGraceSeconds = 1;
+constexpr useconds_t kReapMicroseconds = 500;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -279,10 +280,7 @@ std::vector<std::optional<double>> time_samples_in_child(std::span<const CostSam
     pollfd waiting{.fd = ends[0], .events = POLLIN, .revents = 0};
     const int ready = left > 0 ? poll(&waiting, 1, left) : 0;
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
-      kill(child, SIGKILL);
-      break;
-    }
+    if (ready <= 0) break;
     const ssize_t got = read(ends[0], bytes.data() + held, bytes.size() - held);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
@@ -294,9 +292,12 @@ std::vector<std::optional<double>> time_samples_in_child(std::span<const CostSam
     if (record.index < result.size()) result[record.index] = record.seconds;
   }
   close(ends[0]);
-  if (child > 0)
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  if (child > 0) {
+    kill(child, SIGKILL);  // also where it closed its end and goes on
+    // One that hangs in the kernel is left to the process that takes it over.
+    const double until = seconds_now() + kGraceSeconds;
+    while (waitpid(child, nullptr, WNOHANG) == 0 && seconds_now() < until) usleep(kReapMicroseconds);
+  }
   return result;
 }
 

@@ -88,7 +88,7 @@ std::vector<OptionInfo> data_options() {
             {.value = "DIR",
              .commands = kTraining | kEval | kDataInspect,
              .help = "Where prepared data are kept for later runs. Default: snug/data in the user's cache "
-                     "directory."}),
+                     "directory; where that cannot be written, prepared_data in output_dir."}),
        choice(
            "token_dtype", &RunOptions::token_dtype, {{"", ""}, {"uint16", "uint16"}, {"uint32", "uint32"}},
            {.value = "TYPE",

@@ -1,6 +1,7 @@
 #include "formats/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/errors.h"
 #include "base/json.h"
@@ -11,6 +12,13 @@ namespace {
 
 // An open section is encoded in parts from this size on.
 constexpr size_t kOpenSection = size_t{128} << 10;
+
+// Of TextEncoder::state().
+struct StateHeader {
+  uint8_t flags[8] = {};  // begun, section open, first, mid piece
+  uint64_t next_try = 0, next_split = 0;
+  uint64_t sizes[3] = {};  // of tail, raw, normalized
+};
 
 std::string quote_token(std::string_view token) { return quote_json(Json(std::string(token))); }
 
@@ -187,6 +195,45 @@ void TextEncoder::finish(std::vector<int32_t>& ids) {
   raw_.clear();
   next_try_ = 0;
   first_ = true;
+}
+
+// Flags, sizes, and the three texts one behind the other.
+std::string TextEncoder::state() const {
+  StateHeader header{.flags = {begun_, section_open_, first_, mid_piece_},
+                     .next_try = next_try_,
+                     .next_split = next_split_,
+                     .sizes = {tail_.size(), raw_.size(), normalized_.size()}};
+  std::string state(sizeof header, '\0');
+  std::memcpy(state.data(), &header, sizeof header);
+  return state + tail_ + raw_ + normalized_;
+}
+
+bool TextEncoder::restore(std::string_view state) {
+  StateHeader header;
+  if (state.size() < sizeof header) return false;
+  std::memcpy(&header, state.data(), sizeof header);
+  state.remove_prefix(sizeof header);
+  size_t left = state.size();
+  for (const uint64_t size : header.sizes) {
+    if (size > left) return false;
+    left -= size;
+  }
+  if (left != 0) return false;
+  const auto take = [&](size_t text) {
+    const std::string_view taken = state.substr(0, header.sizes[text]);
+    state.remove_prefix(taken.size());
+    return taken;
+  };
+  tail_ = take(0);
+  raw_ = take(1);
+  normalized_ = take(2);
+  begun_ = header.flags[0] != 0;
+  section_open_ = header.flags[1] != 0;
+  first_ = header.flags[2] != 0;
+  mid_piece_ = header.flags[3] != 0;
+  next_try_ = header.next_try;
+  next_split_ = header.next_split;
+  return true;
 }
 
 // Calls run(begin, end) for text between added tokens and token(id) for them, in order, as far as they are

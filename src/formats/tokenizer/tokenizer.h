@@ -84,6 +84,12 @@ class TextEncoder {
   // Ends the text; the next feed begins another.
   void finish(std::vector<int32_t>& ids);
 
+  // What later ids follow from beside later text, as bytes: mostly a few. An encoder of the same tokenizer and options that is given them
+  // goes on as this one would, in another process too.
+  std::string state() const;
+  // False, and nothing is changed, for bytes that are no state.
+  bool restore(std::string_view state);
+
  private:
   void begin(std::vector<int32_t>& ids);
   void encode_raw(bool final, std::vector<int32_t>& ids);

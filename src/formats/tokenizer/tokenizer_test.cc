@@ -102,7 +102,8 @@ TEST_P(Pipeline, PartsOfAStreamGiveWholeCharactersAndTheSameText) {
   }
 }
 
-// A long text given in parts of any size has the ids of the whole, though what is held between parts is small.
+// A long text given in parts of any size has the ids of the whole, though what is held between parts is small; also where another encoder
+// goes on with the state of the one before.
 TEST_P(Pipeline, PartsOfATextHaveTheIdsOfTheWhole) {
   std::mt19937 random(7);
   const auto pick = [&](size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(random); };
@@ -117,17 +118,35 @@ TEST_P(Pipeline, PartsOfATextHaveTheIdsOfTheWhole) {
     return ids;
   }();
   for (const size_t longest : {size_t{3}, size_t{5000}, size_t{300'000}}) {
-    TextEncoder encoder(*tokenizer_);
+    auto encoder = std::make_unique<TextEncoder>(*tokenizer_);
     std::vector<int32_t> ids;
     for (size_t at = 0; at < text.size();) {
       const size_t length = std::min(text.size() - at, 1 + pick(longest));
-      encoder.feed(std::string_view(text).substr(at, length), ids);
+      encoder->feed(std::string_view(text).substr(at, length), ids);
       at += length;
+      if (pick(longest < 100 ? 2000 : 2) > 0) continue;
+      const std::string state = encoder->state();
+      encoder = std::make_unique<TextEncoder>(*tokenizer_);
+      ASSERT_TRUE(encoder->restore(state));
     }
-    encoder.finish(ids);
+    encoder->finish(ids);
     ASSERT_EQ(ids.size(), whole.size()) << longest;
     EXPECT_EQ(ids, whole) << longest;
   }
+}
+
+TEST(TextEncoder, RefusesWhatIsNoState) {
+  const auto tokenizer = Tokenizer::load(fixture("llama2.json"));
+  TextEncoder encoder(*tokenizer);
+  std::vector<int32_t> ids;
+  encoder.feed("two words", ids);
+  const std::string state = encoder.state();
+  EXPECT_THAT(state, HasSubstr("two words")) << "nothing is decided yet";
+  for (const std::string& broken :
+       {std::string(), state.substr(0, 10), state.substr(0, state.size() - 1), state + "x"})
+    EXPECT_FALSE(encoder.restore(broken));
+  encoder.finish(ids);
+  EXPECT_EQ(ids, tokenizer->encode("two words"));
 }
 
 }  // namespace
