@@ -108,7 +108,7 @@ THOUGHT = "the generation prompt opens a thought: what follows it is learned, an
 OTHERWISE = {
     "deepseek_r1_distill": THOUGHT, "deepseekv3": THOUGHT, "nemotron_3_5_lightning": THOUGHT, "nemotron_3_nano": THOUGHT, "nemotron_3_super": THOUGHT,
     "nemotron_3_ultra": THOUGHT, "qwen3_5_nothink": THOUGHT, "qwen3_5_think": THOUGHT, "qwen3_6": THOUGHT, "qwen3_8": THOUGHT,
-    "diffusion_gemma": "a turn that goes on behind the results of tools, which are written within it, is refused",
+    "diffusion_gemma": "results of tools are written within the turn of their call: they are not learned, or the conversation is refused",
     "glm4moe": "the next turn's beginning ends an answer: TRL's own template has one more, to be learned",
     "gptoss": "TRL learns the generation prompt, too", "muse_glimmer": "TRL learns the generation prompt, too",
     "phi3": "TRL learns the end of text behind the last end of turn, too", "phi3_5": "TRL learns the end of text behind the last end of turn, too",
