@@ -20,9 +20,8 @@ namespace snug::planner {
 class PriceBook {
  public:
   // `target` must outlive the book.
-  explicit PriceBook(const Target& target) : target_(target), ops_(target) {}
+  explicit PriceBook(const Target& target) : ops_(target) {}
 
-  const Target& target() const { return target_; }
   OpPrices& ops() { return ops_; }
 
   // Of one slice: prices and norm_moments() by retentions, a byte a tensor; promising subsets by their limit, without and with
@@ -39,7 +38,6 @@ class PriceBook {
   size_t priced() const;
 
  private:
-  const Target& target_;
   OpPrices ops_;
   std::map<std::string, Notes> notes_;
 };
