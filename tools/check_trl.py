@@ -177,8 +177,9 @@ def check_run(report, program):
             windows = program.inspect(rows, model, *words)["windows"]
             output = model / f"output_{packing}"
             run = program.run("train", "--model", model, "--train_file", model / "rows.jsonl", "--data_cache", model / "cache",
-                              "--output_dir", output, "--shuffle", "false", "--max_steps", UPDATES, "--learning_rate", LEARNING_RATE, "--lr_scheduler_type", "constant",
-                              "--per_device_train_batch_size", windows if packing else 2, "--logging_steps", 1, "--costs", "roofline", *words)
+                              "--output_dir", output, "--shuffle", "false", "--max_steps", UPDATES, "--learning_rate", LEARNING_RATE,
+                              "--lr_scheduler_type", "constant", "--per_device_train_batch_size", windows if packing else 2,
+                              "--logging_steps", 1, "--costs", "roofline", *words)
             name = f"run: {kind}, {'packed' if packing else 'padded'}"
             if run.returncode != 0:
                 report.line(False, f"{name}: {run.stderr.strip()}")
