@@ -90,8 +90,9 @@ class Ref {
   explicit Ref(T* object) : object_(object) { acquire(); }
   Ref(const Ref& other) : object_(other.object_) { acquire(); }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  // To a base, as pointers convert.
   template <typename U>
-  Ref(const Ref<U>& other) : object_(other.get()) {
+  Ref(const Ref<U>& other) : object_(other.get()) {  // NOLINT(google-explicit-constructor)
     acquire();
   }
   Ref& operator=(Ref other) noexcept {

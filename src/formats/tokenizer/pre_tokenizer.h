@@ -45,7 +45,7 @@ class PreTokenizer {
   // Takes a piece that ends the splitting; returns how many of its bytes were taken: all when `final`.
   using Sink = std::function<size_t(std::string_view piece, bool final)>;
 
-  PreTokenizer(const TokenizerSpec& spec);
+  explicit PreTokenizer(const TokenizerSpec& spec);
 
   // Splits `text` and hands its pieces to `sink`, each final but perhaps the last. Returns how many bytes are
   // done with: all when context.final.
