@@ -209,8 +209,8 @@ class ScratchFile {
 
 // A wait for a file that another process has.
 struct FileWait {
-  std::optional<int64_t>
-      process;         // that has it; unknown where it runs on another machine or in another container
+  // That has it; unknown where it runs on another machine or in another container.
+  std::optional<int64_t> process;
   double seconds = 0;  // so far
 };
 

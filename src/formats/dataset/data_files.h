@@ -22,7 +22,7 @@ enum class DatasetFormat : uint8_t {
   kMessages,          // messages: {"messages": [{"role", "content"}], "tools"}
   kPromptCompletion,  // prompt_completion: {"prompt", "completion"}
   kSegments,          // segments: {"segments": [{"text", "label"}]}
-  kTokens,            // tokens: {"input_ids", "attention_mask", "labels"}
+  kTokens,            // tokens: {"input_ids", "attention_mask", "labels", "completion_mask", "assistant_masks"}
 };
 
 std::optional<DatasetFormat> parse_dataset_format(std::string_view name);

@@ -339,6 +339,12 @@ TEST(DatasetReader, EachFormatsRows) {
       R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}] from 1)");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [-100, 2]})"), "[1,2][-100,2]");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 0], "attention_mask": [1, 1, 0]})"), "[1,2][]");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2, 3], "completion_mask": [0, 1, 1]})"), "[1,2,3][-100,2,3]");
+  EXPECT_EQ(
+      outcome(
+          R"({"completion_mask": [0, 1, 1, 1], "assistant_masks": [1, 1, 0, 1], "input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, -100]})"),
+      "[1,2,3,4][-100,2,-100,-100]")
+      << "what all of them say";
   EXPECT_EQ(
       outcome(
           R"({"segments": [{"label": false, "text": "a"}, {"text": "b", "label": false, "note": 1}, {"text": "c", "label": true}]})"),
@@ -387,6 +393,10 @@ TEST(DatasetReader, EachBrokenRowHasOneClearMessage) {
             "1: input_ids[1] is 2.5 (number); expected the id of a token");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "attention_mask": [1, true]})"),
             "1: attention_mask[1] is true (boolean); expected 0 or 1");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "completion_mask": [1]})"),
+            "1: completion_mask has 1 elements; expected 2, as input_ids has");
+  EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "assistant_masks": [1, 2]})"),
+            "1: assistant_masks[1] is 2; expected 0 or 1");
   EXPECT_EQ(outcome(R"({"input_ids": [1, -1]})"), "1: input_ids[1] is -1; expected the id of a token");
   EXPECT_EQ(outcome(R"({"input_ids": [1, 2], "labels": [1]})"),
             "1: labels has 1 elements; expected 2, as input_ids has");

@@ -442,10 +442,30 @@ std::vector<int32_t> read_ids(JsonCursor& cursor, std::string_view field, int32_
   return ids;
 }
 
+// An array of 0 and 1.
+std::vector<bool> read_marks(JsonCursor& cursor, std::string_view field) {
+  std::vector<bool> marks;
+  cursor.enter_array(field);
+  while (cursor.next_element()) {
+    const std::optional<int64_t> value = cursor.take_integer();
+    if (!value) cursor.throw_expected(fmt::format("{}[{}]", field, marks.size()), "0 or 1");
+    if (*value != 0 && *value != 1)
+      throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected 0 or 1", cursor.place(), field, marks.size(),
+                 *value);
+    marks.push_back(*value == 1);
+  }
+  return marks;
+}
+
 TokenRow parse_tokens(JsonCursor& cursor) {
   TokenRow row;
-  std::vector<bool> attended;
-  bool has_ids = false, has_mask = false, has_labels = false;
+  bool has_ids = false, has_labels = false;
+  std::optional<std::vector<bool>> attended, completion, assistant;
+  const auto marks = [&](std::optional<std::vector<bool>>& to) {
+    return [&](std::string_view field) {
+      if (!is_null(cursor)) to = read_marks(cursor, field);
+    };
+  };
   read_row(cursor, {{"input_ids",
                      [&](std::string_view field) {
                        row.ids = read_ids(cursor, field, 0, "the id of a token");
@@ -457,20 +477,9 @@ TokenRow parse_tokens(JsonCursor& cursor) {
                        row.labels = read_ids(cursor, field, -100, "an id, or -100 for what is not learned");
                        has_labels = true;
                      }},
-                    {"attention_mask", [&](std::string_view field) {
-                       if (is_null(cursor)) return;
-                       has_mask = true;
-                       cursor.enter_array(field);
-                       while (cursor.next_element()) {
-                         const std::optional<int64_t> value = cursor.take_integer();
-                         if (!value)
-                           cursor.throw_expected(fmt::format("{}[{}]", field, attended.size()), "0 or 1");
-                         if (*value != 0 && *value != 1)
-                           throw_user(ExitCode::kBadFile, "{}: {}[{}] is {}; expected 0 or 1", cursor.place(),
-                                      field, attended.size(), *value);
-                         attended.push_back(*value == 1);
-                       }
-                     }}});
+                    {"completion_mask", marks(completion)},
+                    {"assistant_masks", marks(assistant)},
+                    {"attention_mask", marks(attended)}});
   const std::string_view place = cursor.place();
   if (!has_ids) throw_missing(place, "input_ids", "an array of ids");
   const auto check_length = [&](std::string_view field, size_t length) {
@@ -487,19 +496,28 @@ TokenRow parse_tokens(JsonCursor& cursor) {
             "{}: labels[{}] is {}; expected -100 or input_ids[{}], which is {} (labels are not shifted)",
             place, i, row.labels[i], i, row.ids[i]);
   }
-  if (!has_mask) return row;
-  check_length("attention_mask", attended.size());
+  for (const auto& [field, learned] :
+       {std::pair("completion_mask", &completion), {"assistant_masks", &assistant}}) {
+    if (!*learned) continue;
+    check_length(field, (*learned)->size());
+    if (!has_labels) row.labels = row.ids;
+    has_labels = true;
+    for (size_t i = 0; i < row.ids.size(); ++i)
+      if (!(**learned)[i]) row.labels[i] = -100;
+  }
+  if (!attended) return row;
+  check_length("attention_mask", attended->size());
   // What is not attended to is padding, at one end or both: it is told by its place and never by its id.
-  const auto first = std::find(attended.begin(), attended.end(), true);
-  const auto last = std::find(attended.rbegin(), attended.rend(), true).base();
+  const auto first = std::find(attended->begin(), attended->end(), true);
+  const auto last = std::find(attended->rbegin(), attended->rend(), true).base();
   if (const auto hole = std::find(first, last, false); first < last && hole != last)
     throw_user(ExitCode::kBadFile,
                "{}: attention_mask[{}] is 0 between ones; expected zeros at the ends alone", place,
-               hole - attended.begin());
+               hole - attended->begin());
   const auto keep = [&](std::vector<int32_t>& values) {
     if (first >= last) return values.clear();
-    values.erase(values.begin() + (last - attended.begin()), values.end());
-    values.erase(values.begin(), values.begin() + (first - attended.begin()));
+    values.erase(values.begin() + (last - attended->begin()), values.end());
+    values.erase(values.begin(), values.begin() + (first - attended->begin()));
   };
   keep(row.ids);
   if (has_labels) keep(row.labels);
