@@ -121,67 +121,6 @@ def marked_template(name):
     return text
 
 
-def learned(expression, rest="'\\n'"):
-    """An assistant's words and what may stand behind them, as TRL wants to see them."""
-    return "{% generation %}{{ " + expression + " }}{% endgeneration %}" + ("{{ " + rest + " }}" if rest else "")
-
-
-def by_role(head, words, rest):
-    """`head`, `words`, `rest` of any message; the words are learned where they are the assistant's."""
-    return ("{{ " + head + " }}{% if message['role'] == 'assistant' %}" + learned(words, None) + "{% else %}{{ " + words + " }}{% endif %}" +
-            ("{{ " + rest + " }}" if rest else ""))
-
-
-IM = "'<|im_start|>' + message.role + '\\n'"
-# Our templates have no marks, and Snug finds the assistant's words itself. TRL needs them, so it gets the template with these changes, which
-# do not change what the template writes.
-MARKS = {
-    "chatml": [("{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}",
-                by_role(IM, "message['content'] + '<|im_end|>'", "'\\n'"))],
-    "gemma2": [("{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}",
-                by_role("'<start_of_turn>' + role + '\\n'", "message['content'] | trim + '<end_of_turn>'", "'\\n'"))],
-    "phi35": [("{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}", "{{ '<|assistant|>\\n' }}" + learned("message['content'] + '<|end|>'"))],
-    "llama3": [("{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}",
-                "{{- '' }}" + by_role("'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'",
-                                      "message['content'] | trim + '<|eot_id|>'", None)),
-               ("{{- '{\"name\": \"' + tool_call.name + '\", ' }}\n            {{- '\"parameters\": ' }}\n            {{- tool_call.arguments | tojson }}\n"
-                "            {{- \"}\" }}\n        {%- endif %}\n        {%- if builtin_tools is defined %}\n            {{- \"<|eom_id|>\" }}\n"
-                "        {%- else %}\n            {{- \"<|eot_id|>\" }}\n        {%- endif %}",
-                "{{- '' }}" + learned("'{\"name\": \"' + tool_call.name + '\", \"parameters\": ' + tool_call.arguments | tojson + '}<|eot_id|>'", None) +
-                "{%- endif %}")],
-    "mistral_nemo": [("{{- message[\"content\"] + eos_token}}", "{{- '' }}" + learned("message['content'] + eos_token", None)),
-                     ("{{- \"[TOOL_CALLS][\" }}", "{{- '' }}{% generation %}{{- \"[TOOL_CALLS][\" }}"),
-                     ("    {%- elif message[\"role\"] == \"assistant\" %}", "    {%- endgeneration %}{%- elif message[\"role\"] == \"assistant\" %}")],
-    "qwen25": [("{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}",
-                "{{- '' }}" + by_role(IM, "message.content + '<|im_end|>'", "'\\n'")),
-               ("{{- '<|im_start|>' + message.role }}\n        {%- if message.content %}\n            {{- '\\n' + message.content }}\n        {%- endif %}",
-                "{{- " + IM + " }}{% generation %}{{ message.content or '' }}"),
-               ("{{- '\\n<tool_call>\\n{\"name\": \"' }}\n            {{- tool_call.name }}",
-                "{{- '' if loop.first and not message.content else '\\n' }}{{- '<tool_call>\\n{\"name\": \"' }}{{- tool_call.name }}"),
-               ("        {{- '<|im_end|>\\n' }}\n    {%- elif message.role == \"tool\" %}",
-                "        {{- '<|im_end|>' }}{%- endgeneration %}{{- '\\n' }}\n    {%- elif message.role == \"tool\" %}")],
-    "qwen3": [("{{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}",
-               "{%- set content = '<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') %}"),
-              ("{{- '<|im_start|>' + message.role + '\\n' + content }}", ""),
-              ("        {%- if message.tool_calls %}\n            {%- for", "        {{- " + IM + " }}{% generation %}{{ content }}\n"
-               "        {%- if message.tool_calls %}\n            {%- for"),
-              ("        {{- '<|im_end|>\\n' }}\n    {%- elif message.role == \"tool\" %}",
-               "        {{- '<|im_end|>' }}{%- endgeneration %}{{- '\\n' }}\n    {%- elif message.role == \"tool\" %}")],
-}
-
-
-def template(name):
-    return (TEMPLATES / f"{name}.jinja").read_text()
-
-
-def marked_template(name):
-    text = template(name)
-    for old, new in MARKS.get(name, []):
-        assert old in text, (name, old)
-        text = text.replace(old, new)
-    return text
-
-
 def loss_of_batch(trainer, rows):
     """The mean loss that a step would take of rows of the prepared dataset in one batch, and over how many tokens."""
     batch = trainer.data_collator(rows)
