@@ -17,7 +17,7 @@ Graph load_graph(const std::vector<PlannedParameter>& parameters) {
                         .category = Category::kWeights,
                         .output_names = {},
                         .existing_outputs = {}};
-  const auto define = [&](std::string_view kind, std::string name, std::vector<TensorId> inputs,
+  const auto define = [&](std::string_view kind, const std::string& name, std::vector<TensorId> inputs,
                           std::vector<TensorId> outputs, Attributes attributes) {
     options.existing_outputs = std::move(outputs);
     append(graph, kind, name, std::move(inputs), std::move(attributes), options);

@@ -43,10 +43,11 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)), bytes_(uses_b
         throw_user(ExitCode::kBadFile,
                    "{}: post_processor puts the id {} beside a text; expected the id of a token", spec_.file,
                    id);
-  // Regular expressions are refused here and not when the first text comes.
+  // Regular expressions are refused here and not when the first text comes: what is made is thrown away. NOLINTBEGIN(bugprone-unused-raii)
   Normalizer{spec_};
   PreTokenizer{spec_};
   Decoder{spec_};
+  // NOLINTEND(bugprone-unused-raii)
 }
 
 std::unique_ptr<const Tokenizer> Tokenizer::load(const std::string& path) {

@@ -190,7 +190,7 @@ SplitBehavior read_behavior(const Component& component) {
 
 // A replacement is one character.
 std::string read_character(const Component& component, std::string_view key) {
-  const std::string text = component.text(key);
+  std::string text = component.text(key);
   if (text.empty() || decode_utf8(text, 0).length != text.size())
     component.child(key).unexpected("one character");
   return text;
