@@ -33,6 +33,11 @@ double LearningRate::at(int64_t applied) const {
   return peak;
 }
 
+int64_t updates_of_epochs(double epochs, int64_t updates_per_epoch) {
+  // The product as the Trainer forms it, rounding included: 1.1 epochs of 10 updates are 12.
+  return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(updates_per_epoch)));
+}
+
 int64_t warmup_updates(double warmup_steps, int64_t total_updates) {
   if (warmup_steps <= 0) return 0;
   if (warmup_steps < 1)

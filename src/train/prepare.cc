@@ -10,6 +10,7 @@
 #include "models/load_model.h"
 #include "train/batch.h"
 #include "train/fit.h"
+#include "train/learning_rate.h"
 #include "train/size_options.h"
 #include "train/text_tokenizer.h"
 #include "train/variants.h"
@@ -79,7 +80,7 @@ int64_t updates_of(const RunOptions& options, const Schedule& schedule) {
   if (updates > kMost)
     throw_user(ExitCode::kUsage, "num_train_epochs is {}, which makes {:.3g} updates; expected at most {:.3g}",
                options.num_train_epochs, updates, kMost);
-  return std::max<int64_t>(1, static_cast<int64_t>(updates + 0.5));
+  return updates_of_epochs(options.num_train_epochs, schedule.updates_per_epoch());
 }
 
 // Drafts what each form that is allowed makes of the run, for the operations that costs are needed of.

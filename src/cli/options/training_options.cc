@@ -43,7 +43,7 @@ std::vector<OptionInfo> batch_options() {
        real("num_train_epochs", &RunOptions::num_train_epochs, 0, 1e9,
             {.aliases = {"num_epochs"},
              .commands = kTraining,
-             .help = "Passes over the data (may be a fraction)."}),
+             .help = "Passes over the data; a fraction's updates are rounded up."}),
        integer("max_steps", &RunOptions::max_steps, -1,
                {.commands = kTraining,
                 .help = "Updates; overrides num_train_epochs. 0 loads and saves. -1: not set."})});
