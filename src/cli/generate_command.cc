@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "cli/commands.h"
+#include "cli/standard_streams.h"
 #include "formats/byte_tokenizer.h"
 #include "train/fit.h"
 #include "train/generator.h"
@@ -56,7 +57,7 @@ class AnswerWriter {
  private:
   void write(size_t bytes) {
     std::fwrite(held_.data(), 1, bytes, stdout);
-    std::fflush(stdout);
+    require_printed();
     held_.erase(0, bytes);
   }
 
@@ -89,7 +90,7 @@ int generate_command(const ProgramOptions& options) {
   generate(run, prompt, [&](int32_t token) {
     if (as_ids) {
       std::printf("%d ", token);
-      std::fflush(stdout);
+      require_printed();
       return true;
     }
     if (decoder)

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/options.h"
+#include "cli/standard_streams.h"
 
 namespace snug {
 namespace {
@@ -59,6 +60,7 @@ void print_overview() {
       "budget,\n"
       "5 non-finite numbers, 6 the system refused a read, write or allocation, 7 interrupted (finished the "
       "step and saved).\n");
+  require_printed();
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -83,9 +85,13 @@ int run(const std::vector<std::string>& arguments) {
     if (parsed.help) {
       std::printf("%s\n\nUsage: snug %s [OPTIONS]\nExample: %s\n%s", info.summary, info.name, info.example,
                   options_help(info.command).c_str());
+      require_printed();
       return 0;
     }
-    return info.run(parsed.options);
+    const int code = info.run(parsed.options);
+    // What training prints tells how far it is; its result is the model.
+    if (info.command != kTrain) require_printed();
+    return code;
   }
   const std::string guess = nearest(name, names);
   throw_user(ExitCode::kUsage, "unknown command {}{}", name,
@@ -96,6 +102,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace snug
 
 int main(int count, char** values) {
+  snug::open_missing_standard_streams();
   // Beyond a file-size limit a write fails, so that it is told like a full disk, instead of a signal that ends the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/standard_streams.h"
 #include "formats/tokenizer/bpe_trainer.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "observe/process_memory.h"
@@ -34,8 +35,8 @@ class Output {
     flush();
     if (file_)
       file_->commit();
-    else if (std::fflush(stdout) != 0)
-      throw_user(ExitCode::kIo, "standard output: cannot be written");
+    else
+      require_printed();
   }
 
  private:
@@ -43,7 +44,7 @@ class Output {
     if (file_)
       file_->write(text_);
     else if (std::fwrite(text_.data(), 1, text_.size(), stdout) != text_.size())
-      throw_user(ExitCode::kIo, "standard output: cannot be written");
+      require_printed();
     text_.clear();
   }
   std::optional<AtomicFile> file_;

@@ -12,8 +12,10 @@ volatile std::sig_atomic_t noted_signal = 0;
 alignas(64) char handler_stack[64 << 10];
 
 void note_signal(int signal) {
-  if (noted_signal != 0) _exit(128 + signal);
-  noted_signal = signal;
+  if (noted_signal == 0)
+    noted_signal = signal;
+  else if (signal != SIGHUP)
+    _exit(128 + signal);
 }
 
 }  // namespace
@@ -30,11 +32,14 @@ InterruptGuard::InterruptGuard() {
   sigaltstack(&own, &old_stack_);
   sigaction(SIGINT, &action, &old_int_);
   sigaction(SIGTERM, &action, &old_term_);
+  sigaction(SIGHUP, nullptr, &old_hup_);
+  if (old_hup_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 InterruptGuard::~InterruptGuard() {
   sigaction(SIGINT, &old_int_, nullptr);
   sigaction(SIGTERM, &old_term_, nullptr);
+  sigaction(SIGHUP, &old_hup_, nullptr);
   sigaltstack(&old_stack_, nullptr);
 }
 

@@ -1,13 +1,14 @@
-// train/interrupt.h — SIGINT and SIGTERM as a question that the loop asks between two steps
+// train/interrupt.h — SIGINT, SIGTERM and SIGHUP as a question that the loop asks between two steps
 #pragma once
 
 #include <csignal>
 
 namespace snug {
 
-// While one exists, the first SIGINT or SIGTERM is only noted; a second one ends the process at once with exit code
-// 128 + signal, as an unhandled signal would look to a shell. At most one at a time, made and destroyed by the main thread: signals to the process
-// go there.
+// While one exists, the first SIGINT, SIGTERM or SIGHUP is only noted; a second one ends the process at once with exit code
+// 128 + signal, as an unhandled signal would look to a shell. A second SIGHUP does not: a terminal that is closed sends one, and so does its shell.
+// A SIGHUP that was ignored before (nohup) stays so. At most one at a time, made and destroyed by the main thread: signals to the process go
+// there.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,7 +20,7 @@ class InterruptGuard {
   int requested() const;
 
  private:
-  struct sigaction old_int_, old_term_;
+  struct sigaction old_int_, old_term_, old_hup_;
   stack_t old_stack_;
 };
 

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace snug {
 namespace {
@@ -38,6 +39,12 @@ void enter(const Surroundings& surroundings) {
   if (!surroundings.huge_pages) insist(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
   if (surroundings.obeys_permissions && geteuid() == 0)
     insist(prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0);
+  if (surroundings.no_hang_up) insist(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+  if (!surroundings.output.empty()) {
+    const int file = ::open(surroundings.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    insist(file >= 0 && dup2(file, STDOUT_FILENO) == STDOUT_FILENO);
+  }
+  for (const int descriptor : surroundings.closed) insist(::close(descriptor) == 0);
 }
 
 }  // namespace
@@ -132,6 +139,8 @@ bool RunningProgram::wait_for_handler(int signal) const {
 }
 
 void RunningProgram::send(int signal) const { ::kill(process_, signal); }
+
+void RunningProgram::close_output() { ::close(std::exchange(out_, -1)); }
 
 ProgramEnd RunningProgram::wait() {
   while (remaining_milliseconds() > 0 && pump(remaining_milliseconds())) {

@@ -29,6 +29,9 @@ struct Surroundings {
   bool obeys_permissions = false;   // root gives up its right to write anywhere
   std::string cgroup = {};          // directory of a control group to enter
   std::string cache_home = {};      // XDG_CACHE_HOME; empty: one that the runs of this process share
+  std::vector<int> closed = {};     // standard descriptors that it is started without
+  std::string output = {};          // file that standard output is written to; empty: kept for the test
+  bool no_hang_up = false;          // SIGHUP is ignored, as under nohup
 };
 
 struct ProgramEnd {
@@ -54,6 +57,8 @@ class RunningProgram {
   // Waits until the program has a handler for `signal`; false when it has none within the time.
   bool wait_for_handler(int signal) const;
   void send(int signal) const;
+  // Nobody reads standard output any more.
+  void close_output();
   // Waits for the end; kills the program when its time is up.
   ProgramEnd wait();
 
