@@ -56,8 +56,9 @@ int main(int count, char** values) {
 
     Printer printer;
     const snug::TrainResult result = snug::train(run, {}, &printer);
-    std::printf("loss %.4f after %lld updates; memory planned %s, measured %s\n", result.last_loss,
-                static_cast<long long>(result.updates), snug::format_bytes(result.planned_process_peak).c_str(),
+    std::printf("loss %.4f after %lld updates; memory planned %s, measured %s\n", result.last_loss.value(),
+                static_cast<long long>(result.updates),
+                snug::format_bytes(result.planned_process_peak).c_str(),
                 snug::format_bytes(result.measured_process_peak).c_str());
     return 0;
   } catch (const snug::UserError& error) {

@@ -23,9 +23,9 @@ enum class ExitCode : int {
   kUsage = 2,        // wrong option, value or configuration key
   kBadFile = 3,      // a file from outside is broken, missing or of an unknown kind
   kDoesNotFit = 4,   // the plan does not fit the budget
-  kNonFinite = 5,    // too many non-finite losses or gradients in a row
+  kNonFinite = 5,    // losses, gradients or weights that are not finite
   kIo = 6,           // the system refused a read, write, fsync, rename or allocation
-  kInterrupted = 7,  // SIGINT or SIGTERM: the step was finished and the model saved
+  kInterrupted = 7,  // SIGINT, SIGTERM or SIGHUP: the step was finished and the model saved
 };
 
 class UserError : public std::runtime_error {

@@ -612,6 +612,11 @@ void copy_file(const std::string& from, const std::string& to) {
   destination.commit();
 }
 
+void rename_path(const std::string& from, const std::string& to) {
+  if (fails(FileOperation::kRename, to) || ::rename(from.c_str(), to.c_str()) != 0)
+    throw_io(to, fmt::format("rename {} to it", from), errno);
+}
+
 void remove_all(const std::string& path) { remove_tree(without_trailing_slashes(path)); }
 
 Bytes free_space(const std::string& path) {

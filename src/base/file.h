@@ -272,6 +272,9 @@ void write_file(const std::string& path, std::string_view bytes);
 // A byte-for-byte copy through a bounded buffer, published like an AtomicFile.
 void copy_file(const std::string& from, const std::string& to);
 
+// Gives a file or directory another name on the same file system. The caller makes both directories durable.
+void rename_path(const std::string& from, const std::string& to);
+
 // Removes one file, or a directory with everything in it. Nothing there is no error.
 void remove_all(const std::string& path);
 

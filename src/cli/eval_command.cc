@@ -13,7 +13,8 @@ int eval_command(const ProgramOptions& options) {
   require_budget_allowed(run);
   require_plan_fits(run);
   const EvaluationMetrics evaluation = evaluate(run);
-  std::printf("loss %.6f\nperplexity %.4f\ntokens %lld\nseconds %.1f\n", evaluation.eval_loss, std::exp(evaluation.eval_loss),
+  std::printf("loss %.6f\nperplexity %s\ntokens %lld\nseconds %.1f\n", evaluation.eval_loss,
+              format_number(std::exp(evaluation.eval_loss), 4).c_str(),
               static_cast<long long>(evaluation.eval_tokens), evaluation.eval_seconds);
   return 0;
 }

@@ -84,8 +84,9 @@ RunDisplay::RunDisplay(bool wants_progress) : progress_(stdout, progress_form(st
 void RunDisplay::step(const StepMetrics& step, double tokens, bool logged) { progress_.step(step, tokens, logged); }
 
 void RunDisplay::evaluation(const EvaluationMetrics& evaluation) {
-  progress_.note(fmt::format("evaluation after update {}: loss {:.4f} (perplexity {:.2f}) over {} tokens in {:.1f} s",
-                             evaluation.step, evaluation.eval_loss, std::exp(evaluation.eval_loss), evaluation.eval_tokens,
+  progress_.note(fmt::format("evaluation after update {}: loss {} (perplexity {}) over {} tokens in {:.1f} s",
+                             evaluation.step, format_number(evaluation.eval_loss, 4),
+                             format_number(std::exp(evaluation.eval_loss), 2), evaluation.eval_tokens,
                              evaluation.eval_seconds));
 }
 

@@ -3,13 +3,38 @@
 #include "base/errors.h"
 #include "cli/commands.h"
 #include "cli/run_display.h"
+#include "cli/standard_streams.h"
 #include "train/trainer.h"
 
 namespace snug {
+namespace {
+
+// What was done; of what is not known, nothing.
+void print_result(const TrainResult& result) {
+  if (result.updates == 0) {
+    std::printf("\nNo update was made\n");
+    return;
+  }
+  std::string losses = "; no update was applied, so there is no loss";
+  if (result.train_loss && result.last_loss)
+    losses = fmt::format("; mean loss {}, last {}", format_number(*result.train_loss, 4),
+                         format_number(*result.last_loss, 4));
+  const std::string rate =
+      result.seconds > 0
+          ? fmt::format(" ({:.0f} tokens/s)", static_cast<double>(result.tokens_seen) / result.seconds)
+          : "";
+  std::printf("\nTrained %lld updates (%lld skipped), %lld tokens in %.1f s%s%s\n",
+              static_cast<long long>(result.updates), static_cast<long long>(result.skipped_updates),
+              static_cast<long long>(result.tokens_seen), result.seconds, rate.c_str(), losses.c_str());
+  if (result.eval_loss) std::printf("Evaluation loss %s\n", format_number(*result.eval_loss, 4).c_str());
+}
+
+}  // namespace
 
 int train_command(const ProgramOptions& options) {
   if (options.run.output_dir.empty())
     throw_user(ExitCode::kUsage, "--output_dir is missing; expected a directory for the trained model");
+  ignore_broken_pipes();
   Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress));
   print_banner(run, kTrain, options);
   std::printf("\n%s%s", plan_table(run.summary).c_str(), costs_line(run.costs).c_str());
@@ -27,14 +52,7 @@ int train_command(const ProgramOptions& options) {
   RunDisplay display(run.options.progress);
   const TrainResult result = train(run, configuration, &display);
   display.finish();
-  std::printf(
-      "\nTrained %lld updates (%lld skipped), %lld tokens in %.1f s (%.0f tokens/s); mean loss %.4f, last "
-      "%.4f\n",
-      static_cast<long long>(result.updates), static_cast<long long>(result.skipped_updates),
-      static_cast<long long>(result.tokens_seen), result.seconds,
-      result.seconds > 0 ? static_cast<double>(result.tokens_seen) / result.seconds : 0.0, result.train_loss,
-      result.last_loss);
-  if (result.eval_loss) std::printf("Evaluation loss %.4f\n", *result.eval_loss);
+  print_result(result);
   std::printf("Memory planned %s, measured %s (arena planned %s, used %s; %lld allocations during steps)\n",
               format_bytes(result.planned_process_peak).c_str(),
               format_bytes(result.measured_process_peak).c_str(), format_bytes(result.planned_arena).c_str(),

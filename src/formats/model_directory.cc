@@ -26,7 +26,7 @@ constexpr std::array<FamilyRow, 2> kFamilies = {{
     {ModelFamily::kLlama, "llama", {"LlamaForCausalLM", "LlamaModel"}},
 }};
 
-constexpr std::array<std::string_view, 15> kSideFiles = {"generation_config.json",
+constexpr std::array<std::string_view, 12> kSideFiles = {"generation_config.json",
                                                          "tokenizer.json",
                                                          "tokenizer_config.json",
                                                          "special_tokens_map.json",
@@ -37,14 +37,18 @@ constexpr std::array<std::string_view, 15> kSideFiles = {"generation_config.json
                                                          "vocab.txt",
                                                          "merges.txt",
                                                          "tokenizer.model",
-                                                         "spiece.model",
-                                                         "README.md",
-                                                         "USE_POLICY.md",
-                                                         "NOTICE"};
+                                                         "spiece.model"};
+
+constexpr std::array<std::string_view, 3> kCards = {"README.md", "USE_POLICY.md", "NOTICE"};
+
+template <size_t N>
+bool holds(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 bool is_side_file(std::string_view name) {
-  return std::find(kSideFiles.begin(), kSideFiles.end(), name) != kSideFiles.end() ||
-         name.starts_with("LICENSE") || name.starts_with("LICENCE");
+  return holds(kSideFiles, name) || holds(kCards, name) || name.starts_with("LICENSE") ||
+         name.starts_with("LICENCE");
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {
@@ -106,6 +110,8 @@ std::vector<int32_t> read_end_of_text_ids(std::string_view text, const std::stri
 }
 
 }  // namespace
+
+bool is_model_file(std::string_view name) { return name == "config.json" || holds(kSideFiles, name); }
 
 ModelDirectory ModelDirectory::open(const std::string& path) {
   if (!directory_exists(path))

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,10 @@
 namespace snug {
 
 enum class ModelFamily : uint8_t { kGpt2, kLlama };
+
+// Whether a file of this name is a model's configuration or beside it decides what the model says and reads: generation_config.json,
+// tokenizer files, chat templates. Model cards and licences do not.
+bool is_model_file(std::string_view name);
 
 class ModelDirectory {
  public:

@@ -117,6 +117,10 @@ bool WeightSource::present(const std::string& directory) {
          file_exists(join_path(directory, kWeightsIndexFile));
 }
 
+bool is_weights_file(std::string_view name) {
+  return name == kSingleWeightsFile || name == kWeightsIndexFile || is_shard_name(name);
+}
+
 WeightSource WeightSource::open(const std::string& directory) {
   const std::string single = join_path(directory, kSingleWeightsFile);
   const std::string index_path = join_path(directory, kWeightsIndexFile);
@@ -272,8 +276,7 @@ void WeightSink::commit() {
     current.emplace(kWeightsIndexFile);
   }
   for (const std::string& name : list_directory(directory_)) {
-    const bool is_weights = name == kSingleWeightsFile || name == kWeightsIndexFile || is_shard_name(name);
-    if (is_weights && !current.contains(name)) remove_all(join_path(directory_, name));
+    if (is_weights_file(name) && !current.contains(name)) remove_all(join_path(directory_, name));
   }
 }
 

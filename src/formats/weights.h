@@ -22,6 +22,9 @@ inline constexpr std::string_view kSingleWeightsFile = "model.safetensors";
 inline constexpr std::string_view kWeightsIndexFile = "model.safetensors.index.json";
 inline constexpr Bytes kDefaultShardBytes{5'000'000'000};
 
+// Whether safetensors weights of a model directory, or their index, may have this name.
+bool is_weights_file(std::string_view name);
+
 struct WeightEntry {
   std::string name;
   FileDType dtype = FileDType::kF32;

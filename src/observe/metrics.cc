@@ -57,7 +57,7 @@ void MetricsWriter::write(const EvaluationMetrics& row) {
 
 void MetricsWriter::write(const RunMetrics& row) {
   add("step", row.step);
-  add("train_loss", row.train_loss);
+  add("train_loss", row.train_loss.value_or(std::nan("")));
   add("train_runtime", row.train_runtime);
   add("train_steps_per_second", row.train_steps_per_second);
   add("train_samples_per_second", row.train_samples_per_second);

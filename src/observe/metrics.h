@@ -47,7 +47,7 @@ struct EvaluationMetrics {
 // The end of a run, with Hugging Face's names.
 struct RunMetrics {
   int64_t step = 0;
-  double train_loss = 0;  // mean over all updates
+  std::optional<double> train_loss;  // mean over all updates that were applied; null without one
   double train_runtime = 0, train_steps_per_second = 0, train_samples_per_second = 0;
   int64_t tokens_seen = 0, skipped_steps = 0;
 };

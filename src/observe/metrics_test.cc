@@ -111,6 +111,10 @@ TEST_F(MetricsTest, WritesEachKindOfRowAtOnceAndAppends) {
                                           "\"tokens_seen\":70,\"skipped_steps\":0}\n"));
   MetricsWriter(path(), false);
   EXPECT_EQ(text(), "");
+  RunMetrics nothing_applied;
+  nothing_applied.step = nothing_applied.skipped_steps = 1;
+  MetricsWriter(path(), false).write(nothing_applied);
+  EXPECT_THAT(text(), ::testing::StartsWith("{\"step\":1,\"train_loss\":null,"));
 }
 
 TEST_F(MetricsTest, AllocatesNothingForARow) {

@@ -22,6 +22,13 @@ class Text {
     const auto result = fmt::format_to_n(buffer_.data() + size_, left, format, std::forward<Args>(args)...);
     size_ += std::min(left, result.size);
   }
+  // A number by `format`, or the word for what is none.
+  void add_number(fmt::format_string<double&> format, double value) {
+    if (std::isfinite(value))
+      add(format, value);
+    else
+      add("{}", kNoNumber);
+  }
   std::string_view view() const { return {buffer_.data(), size_}; }
 
  private:
@@ -80,6 +87,10 @@ std::string_view format_time(double seconds, std::span<char> buffer) {
   return text.view();
 }
 
+std::string format_number(double value, int decimals) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, decimals) : std::string(kNoNumber);
+}
+
 std::string_view format_count(double count, std::span<char> buffer) {
   Text text(buffer);
   constexpr std::array<std::string_view, 5> kUnits = {"", "k", "M", "G", "T"};
@@ -105,8 +116,11 @@ std::string_view progress_bar(const StepMetrics& step, const Speed& speed, doubl
     text.add("{:.2f}s/it", seconds);
   else
     text.add("{:.2f}it/s", 1 / seconds);
-  text.add(", loss={:.4g}, lr={:.3g}, gnorm={:.3g}, tok/s={}, mem=", step.loss, step.learning_rate,
-           step.grad_norm, format_count(speed.tokens_per_second(), tokens));
+  text.add(", loss=");
+  text.add_number("{:.4g}", step.loss);
+  text.add(", lr={:.3g}, gnorm=", step.learning_rate);
+  text.add_number("{:.3g}", step.grad_norm);
+  text.add(", tok/s={}, mem=", format_count(speed.tokens_per_second(), tokens));
   add_memory(text, step.memory_peak_bytes, step.memory_planned_bytes);
   text.add("]");
   return text.view();
@@ -114,8 +128,11 @@ std::string_view progress_bar(const StepMetrics& step, const Speed& speed, doubl
 
 std::string_view progress_line(const StepMetrics& step, const Speed& speed, std::span<char> buffer) {
   Text text(buffer);
-  text.add("step={} total_steps={} epoch={:.4g} loss={:.6g} learning_rate={:.6g} grad_norm={:.6g} ",
-           step.step, step.total_steps, step.epoch, step.loss, step.learning_rate, step.grad_norm);
+  text.add("step={} total_steps={} epoch={:.4g} loss=", step.step, step.total_steps, step.epoch);
+  text.add_number("{:.6g}", step.loss);
+  text.add(" learning_rate={:.6g} grad_norm=", step.learning_rate);
+  text.add_number("{:.6g}", step.grad_norm);
+  text.add(" ");
   text.add(
       "tokens_per_second={:.6g} tokens_seen={} supervised_tokens={} skipped_steps={} step_seconds={:.6g} ",
       speed.tokens_per_second(), step.tokens_seen, step.supervised_tokens, step.skipped_steps,

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "observe/metrics.h"
@@ -41,6 +42,10 @@ std::string_view progress_bar(const StepMetrics& step, const Speed& speed, doubl
 std::string_view progress_line(const StepMetrics& step, const Speed& speed, std::span<char> buffer);
 // "02:10", "1:02:10"; "?" for what is no time.
 std::string_view format_time(double seconds, std::span<char> buffer);
+// What stands for a number that is none, or infinite, in every text.
+inline constexpr std::string_view kNoNumber = "non-finite";
+// `value` with `decimals` behind the point, or kNoNumber.
+std::string format_number(double value, int decimals);
 // "950", "41.2k", "1.25M"
 std::string_view format_count(double count, std::span<char> buffer);
 

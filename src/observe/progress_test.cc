@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "base/allocator.h"
 
@@ -58,11 +59,27 @@ TEST(Progress, DrawsTheEnds) {
   step.step = 0;
   step.loss = std::nan("");
   EXPECT_THAT(progress_bar(step, Speed(), 0, buffer),
-              AllOf(StartsWith("  0%|          | 0/1000 [00:00<00:00, "), HasSubstr("loss=nan")));
+              AllOf(StartsWith("  0%|          | 0/1000 [00:00<00:00, "), HasSubstr("loss=non-finite")));
   step.total_steps = 0;
   EXPECT_THAT(progress_bar(step, Speed(), 0, buffer), StartsWith("  0%|          | 0/0 ["));
   std::array<char, 8> small;
   EXPECT_EQ(progress_bar(step, Speed(), 0, small), "  0%|   ");
+}
+
+TEST(Progress, SaysInAWordWhatIsNoNumber) {
+  std::array<char, 1024> buffer;
+  StepMetrics step = example();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {std::nan(""), -std::nan(""), infinity, -infinity}) {
+    step.loss = step.grad_norm = value;
+    EXPECT_THAT(
+        progress_line(step, steady(1.5, 3000), buffer),
+        HasSubstr(" loss=non-finite learning_rate=1.8e-05 grad_norm=non-finite tokens_per_second=2000 "));
+    EXPECT_THAT(progress_bar(step, Speed(), 0, buffer),
+                HasSubstr("loss=non-finite, lr=1.8e-05, gnorm=non-finite, tok"));
+    EXPECT_EQ(format_number(value, 4), "non-finite");
+  }
+  EXPECT_EQ(format_number(2.5, 4), "2.5000");
 }
 
 TEST(Progress, WritesTheLine) {

@@ -79,16 +79,17 @@ void FirstNonFinite::look_at(PlanTensorId id, const PlanPhase& phase, const Plan
   }
 }
 
-void throw_fp16_overflow(Executor& executor, const std::string& why,
-                         const std::function<void(const FirstNonFinite&)>& again) {
+void throw_non_finite(Executor& executor, Precision precision, const std::string& why,
+                      const std::function<void(const FirstNonFinite&)>& again) {
   FirstNonFinite first(executor);
   executor.observe(&first);
   again(first);
   executor.observe(nullptr);
-  throw_user(ExitCode::kNonFinite,
-             "{}.\n{}Numbers of fp16 end at 65,504: use --precision bf16, which has fp32's range, or fp32",
-             why,
-             first.found() ? fmt::format("The first tensor that is not finite: {}.\n", *first.found()) : "");
+  std::string message = why;
+  if (first.found()) message += fmt::format(".\nThe first tensor that is not finite: {}", *first.found());
+  if (precision == Precision::kF16)
+    message += ".\nNumbers of fp16 end at 65,504: use --precision bf16, which has fp32's range, or fp32";
+  throw UserError(ExitCode::kNonFinite, message);
 }
 
 }  // namespace snug

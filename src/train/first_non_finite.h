@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/options.h"
 #include "runtime/executor.h"
 
 namespace snug {
@@ -35,9 +36,9 @@ class FirstNonFinite : public ExecutionObserver {
   std::optional<std::string> found_;
 };
 
-// Ends a run of fp16 whose numbers left its range: calls `again`, which repeats the phases in question, watched until something is found, and
-// throws UserError(kNonFinite) with `why`, the name that was found and what to do. The executor's observer is gone afterwards.
-[[noreturn]] void throw_fp16_overflow(Executor& executor, const std::string& why,
-                                      const std::function<void(const FirstNonFinite&)>& again);
+// Ends a run whose numbers are not finite: calls `again`, which repeats the phases in question, watched until something is found, and throws
+// UserError(kNonFinite) with `why`, the name that was found and, with fp16, what to do. The executor's observer is gone afterwards.
+[[noreturn]] void throw_non_finite(Executor& executor, Precision precision, const std::string& why,
+                                   const std::function<void(const FirstNonFinite&)>& again);
 
 }  // namespace snug

@@ -47,14 +47,14 @@ std::vector<int32_t> generate(Prepared& run, std::span<const int32_t> prompt, co
     executor.write_input(phase + "/position", std::as_bytes(std::span(&position, 1)));
     executor.run_phase(phase);
     executor.read_result(phase + "/logits", std::as_writable_bytes(std::span(logits)));
-    if (run.options.precision == Precision::kF16 &&
-        !std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }))
-      throw_fp16_overflow(executor, fmt::format("the logits behind token {} are not finite", length),
-                          [&](const FirstNonFinite&) {
-                            BatchInputs(executor, phase).write(executor, batch, 1.0f);
-                            executor.write_input(phase + "/position", std::as_bytes(std::span(&position, 1)));
-                            executor.run_phase(phase);
-                          });
+    if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }))
+      throw_non_finite(executor, run.options.precision,
+                       fmt::format("the logits behind token {} are not finite", length),
+                       [&](const FirstNonFinite&) {
+                         BatchInputs(executor, phase).write(executor, batch, 1.0f);
+                         executor.write_input(phase + "/position", std::as_bytes(std::span(&position, 1)));
+                         executor.run_phase(phase);
+                       });
     const int32_t next = sampler.next(logits);
     if (std::count(ends.begin(), ends.end(), next) > 0) break;
     tokens.push_back(next);

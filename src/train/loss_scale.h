@@ -6,10 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/json_type.h"
 
 namespace snug {
+
+// The state of fp16's loss scale beside the weights: LossScale::state().
+inline constexpr std::string_view kLossScaleFile = "loss_scale.json";
 
 class LossScale {
  public:

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "base/allocator.h"
 #include "base/errors.h"
@@ -34,9 +33,11 @@ class Evaluator {
   Evaluator(const Prepared& run, const Executor& executor)
       : inputs_(executor, "evaluate"),
         loss_(phase_tensor(executor, "evaluate", "loss")),
-        ends_at_overflow_(run.kind == RunKind::kEvaluate && run.options.precision == Precision::kF16),
+        precision_(run.options.precision),
+        ends_at_non_finite_(run.kind == RunKind::kEvaluate),
         windows_(run.data.validation),
-        schedule_{.windows = windows_->count(), .batch = run.options.per_device_eval_batch_size, .shuffle = false},
+        schedule_{
+            .windows = windows_->count(), .batch = run.options.per_device_eval_batch_size, .shuffle = false},
         batches_(windows_, schedule_, run.options.seed) {}
 
   EvaluationMetrics evaluate(Executor& executor) {
@@ -51,12 +52,13 @@ class Evaluator {
       executor.run_phase("evaluate");
       float loss = 0;
       executor.read_result(loss_, std::as_writable_bytes(std::span(&loss, 1)));
-      if (ends_at_overflow_ && !std::isfinite(loss))
-        throw_fp16_overflow(executor, fmt::format("the loss of window {} is not finite", i * schedule_.batch),
-                            [&](const FirstNonFinite&) {
-                              inputs_.write(executor, batch, 1.0f);
-                              executor.run_phase("evaluate");
-                            });
+      if (ends_at_non_finite_ && !std::isfinite(loss))
+        throw_non_finite(executor, precision_,
+                         fmt::format("the loss of window {} is not finite", i * schedule_.batch),
+                         [&](const FirstNonFinite&) {
+                           inputs_.write(executor, batch, 1.0f);
+                           executor.run_phase("evaluate");
+                         });
       sum += loss;
     }
     const double seconds = seconds_since(begin);
@@ -69,7 +71,8 @@ class Evaluator {
  private:
   BatchInputs inputs_;
   PlanTensorId loss_;
-  bool ends_at_overflow_;
+  Precision precision_;
+  bool ends_at_non_finite_;
   std::shared_ptr<Windows> windows_;
   Schedule schedule_;
   BatchMaker batches_;
@@ -88,9 +91,11 @@ struct UpdateOutcome {
 
 class Trainer {
  public:
-  Trainer(Prepared& run, ParameterFiles files, RunObserver& observer)
+  // `output`: none where nothing is to be written.
+  Trainer(Prepared& run, ParameterFiles files, OutputDirectory* output, RunObserver& observer)
       : run_(run),
         observer_(observer),
+        output_(output),
         files_(std::move(files)),
         executor_(run.compiled.plan, *run.backend, [this](const PlanOp& op) { files_.read(op, executor_); }),
         inputs_(executor_, "micro_step"),
@@ -121,14 +126,13 @@ class Trainer {
   }
 
   TrainResult train(const std::vector<RunSetting>& configuration) {
-    const bool writes = !run_.options.output_dir.empty();
-    const std::filesystem::path directory = run_.options.output_dir;
-    if (writes) {
-      write_file((directory / "plan.json").string(), plan_json(run_.summary).dump(2) + "\n");
-      write_file((directory / "config.yaml").string(), format_run_config(configuration));
-      metrics_.emplace((directory / "metrics.jsonl").string(), false);
-    }
     executor_.run_phase("load");
+    if (output_ != nullptr) {
+      output_->begin();
+      write_file(output_->path_of("plan.json"), plan_json(run_.summary).dump(2) + "\n");
+      write_file(output_->path_of("config.yaml"), format_run_config(configuration));
+      metrics_.emplace(output_->path_of("metrics.jsonl"), false);
+    }
     if (run_.data.train) {
       batches_.emplace(run_.data.train, run_.schedule, run_.options.seed);
       prefetcher_.emplace(*batches_, 0, run_.updates);
@@ -141,7 +145,7 @@ class Trainer {
                                  run_.updates));
     prefetcher_.reset();
     if (run_.data.validation && run_.updates > 0 && last_evaluation_ != result_.updates) evaluate();
-    finish(writes, directory);
+    finish();
     return result_;
   }
 
@@ -163,7 +167,8 @@ class Trainer {
       skipped_in_a_row_ = 0;
       ++applied_;
       if (loss_scale_) loss_scale_->note_applied();
-      result_.train_loss += (outcome.loss - result_.train_loss) / static_cast<double>(applied_);
+      const double mean = result_.train_loss.value_or(0);
+      result_.train_loss = mean + (outcome.loss - mean) / static_cast<double>(applied_);
       result_.last_loss = outcome.loss;
       logged_loss_ += outcome.loss;
       ++logged_updates_;
@@ -174,8 +179,15 @@ class Trainer {
     }
     log(outcome, seconds);
     if (due(run_.options.eval_steps) && run_.data.validation) evaluate();
-    if (due(run_.options.save_steps) && !run_.options.output_dir.empty())
-      observer_.note(fmt::format("saved {}", write_checkpoint(run_, files_, executor_, result_.updates, loss_scale_)));
+    if (due(run_.options.save_steps) && output_ != nullptr) save_checkpoint();
+  }
+
+  void save_checkpoint() {
+    if (const auto problem =
+            write_checkpoint(run_, files_, executor_, result_.updates, loss_scale_, *output_))
+      throw_user(ExitCode::kNonFinite, "update {}: {}; the run ends, and this checkpoint is not saved",
+                 result_.updates, *problem);
+    observer_.note(fmt::format("saved {}", output_->path_of(fmt::format("checkpoint-{}", result_.updates))));
   }
 
   bool due(int64_t every) const { return every > 0 && result_.updates % every == 0; }
@@ -232,6 +244,7 @@ class Trainer {
   void write_hyperparameters(bool loss_is_finite) {
     const double count = static_cast<double>(applied_ + 1);
     last_rate_ = rate_.at(applied_);
+    if (last_rate_ > 0 && first_with_a_rate_ == 0) first_with_a_rate_ = result_.updates + 1;
     const float hyperparameters[4] = {static_cast<float>(last_rate_),
                                       static_cast<float>(1 - std::pow(run_.options.adam_beta1, count)),
                                       static_cast<float>(1 - std::pow(run_.options.adam_beta2, count)),
@@ -276,16 +289,17 @@ class Trainer {
   // Ends the run of the update that was just skipped, by the name of the first tensor that is not finite: its micro-steps run once
   // more, watched.
   [[noreturn]] void end_fp16(const std::string& why) {
-    throw_fp16_overflow(executor_, fmt::format("update {}: {}; the run ends", result_.updates, why),
-                        [this](const FirstNonFinite& first) {
-                          prefetcher_->stop();
-                          const int64_t index = result_.updates - 1;
-                          MicroBatch again = batches_->make();
-                          for (int64_t step = 0; batches_->has(index, step) && !first.found(); ++step) {
-                            batches_->fill(index, step, again);
-                            run_micro_step(again);
-                          }
-                        });
+    throw_non_finite(executor_, run_.options.precision,
+                     fmt::format("update {}: {}; the run ends", result_.updates, why),
+                     [this](const FirstNonFinite& first) {
+                       prefetcher_->stop();
+                       const int64_t index = result_.updates - 1;
+                       MicroBatch again = batches_->make();
+                       for (int64_t step = 0; batches_->has(index, step) && !first.found(); ++step) {
+                         batches_->fill(index, step, again);
+                         run_micro_step(again);
+                       }
+                     });
   }
 
   const std::string& trainable_name(size_t index) const {
@@ -308,8 +322,12 @@ class Trainer {
       if (moved == 0) still += (still.empty() ? "" : ", ") + parameter.name;
     }
     const ProcessMemory memory = process_memory();
-    // A warm-up begins with a rate of 0, which moves nothing.
-    const std::string which = result_.updates == 1 ? "first update" : fmt::format("update {}, the first with a rate above 0", result_.updates);
+    // A warm-up begins with a rate of 0, which moves nothing; neither does an update that is skipped.
+    const bool was_skipped = result_.updates != first_with_a_rate_;
+    const std::string which = result_.updates == 1
+                                  ? "first update"
+                                  : fmt::format("update {}, the first with a rate above 0{}", result_.updates,
+                                                was_skipped ? " that was not skipped" : "");
     observer_.note(fmt::format("{}: loss {:.4f}, {} supervised tokens, {} of {} tensors moved, memory planned {} measured {}", which,
                                outcome.loss, outcome.supervised, moved_count, trainable, format_bytes(run_.summary.peak),
                                format_bytes(memory.peak())));
@@ -381,9 +399,36 @@ class Trainer {
     observer_.evaluation(evaluation);
   }
 
-  void finish(bool writes, const std::filesystem::path& directory) {
-    if (writes) {
-      write_model(run_, files_, executor_, directory.string(), loss_scale_);
+  // What was learned is worth nothing: why, or nothing.
+  std::optional<std::string> learned_nothing() const {
+    if (result_.updates == 0) return std::nullopt;
+    if (applied_ == 0)
+      return fmt::format(
+          "{} skipped because something was not finite",
+          result_.updates == 1 ? "the only update was" : fmt::format("all {} updates were", result_.updates));
+    if (skipped_in_a_row_ > applied_)
+      return fmt::format(
+          "{} of {} updates were applied, and the {} behind them were skipped because something was not "
+          "finite",
+          applied_, result_.updates, skipped_in_a_row_);
+    if (result_.eval_loss && !std::isfinite(*result_.eval_loss))
+      return "the loss of the last evaluation is not finite";
+    return std::nullopt;
+  }
+
+  void save_model() {
+    const bool interrupted = result_.interrupted_by != 0;
+    const std::optional<std::string> worthless = learned_nothing();
+    if (worthless && !interrupted) throw_user(ExitCode::kNonFinite, "{}; no model is saved", *worthless);
+    if (worthless) observer_.note(fmt::format("warning: {}", *worthless));
+    if (output_ == nullptr) return;
+    const auto problem = write_model(run_, files_, executor_, loss_scale_, interrupted, *output_);
+    if (problem && !interrupted) throw_user(ExitCode::kNonFinite, "{}; no model is saved", *problem);
+    if (problem) observer_.note(fmt::format("warning: {}, and was saved so", *problem));
+  }
+
+  void finish() {
+    if (metrics_) {
       if (run_.updates > 0)
         metrics_->write(RunMetrics{.step = result_.updates,
                                    .train_loss = result_.train_loss,
@@ -394,12 +439,13 @@ class Trainer {
                                    .skipped_steps = result_.skipped_updates});
       metrics_->close();
     }
+    save_model();
     const ProcessMemory memory = process_memory();
     result_.planned_process_peak = run_.summary.peak;
     result_.measured_process_peak = memory.peak();
     result_.planned_arena = run_.summary.arena;
     result_.used_arena = run_.backend->arena_bytes();
-    if (!writes) return;
+    if (output_ == nullptr) return;
     const Json report = {{"planned",
                           {{"process_peak_bytes", result_.planned_process_peak.value},
                            {"arena_bytes", result_.planned_arena.value}}},
@@ -407,11 +453,13 @@ class Trainer {
                           {{"process_peak_bytes", result_.measured_process_peak.value},
                            {"arena_bytes", result_.used_arena.value},
                            {"allocations_during_steps", result_.allocations_during_steps}}}};
-    write_file((directory / kFinishedRunFile).string(), report.dump(2) + "\n");
+    write_file(output_->path_of(kFinishedRunFile), report.dump(2) + "\n");
+    output_->finish();
   }
 
   Prepared& run_;
   RunObserver& observer_;
+  OutputDirectory* output_;
   ParameterFiles files_;
   Executor executor_;
   BatchInputs inputs_;
@@ -437,6 +485,7 @@ class Trainer {
   double last_rate_ = 0, logged_loss_ = 0;
   double seconds_since_row_ = 0, waited_before_row_ = 0;  // of metrics.jsonl
   int64_t logged_updates_ = 0;
+  int64_t first_with_a_rate_ = 0;  // update whose rate is above 0, skipped or not; 0: none yet
   bool checked_ = false;
 };
 
@@ -455,12 +504,21 @@ TrainResult train(Prepared& run, const std::vector<RunSetting>& configuration, R
   if (!run.data.train && run.options.max_steps != 0)
     throw_user(ExitCode::kUsage, "--train_file is missing; expected text, rows of JSON or token shards");
   ParameterFiles files = open_parameters(run);
+  RunObserver& told = observer != nullptr ? *observer : silent;
+  std::optional<OutputDirectory> output;
   if (!run.options.output_dir.empty()) {
+    output.emplace(run.options);
     const int64_t checkpoints = run.options.save_steps > 0 ? run.updates / run.options.save_steps : 0;
-    require_output_directory(run.options, files, 1 + checkpoints);
+    require_space_for_models(run.options.output_dir, files, 1 + checkpoints);
   }
-  Trainer trainer(run, std::move(files), observer != nullptr ? *observer : silent);
-  return trainer.train(configuration);
+  try {
+    Trainer trainer(run, std::move(files), output ? &*output : nullptr, told);
+    return trainer.train(configuration);
+  } catch (...) {
+    if (!output) throw;
+    if (const std::string what = output->put_back(); !what.empty()) told.note(what);
+    throw;
+  }
 }
 
 EvaluationMetrics evaluate(Prepared& run, RunObserver* observer) {

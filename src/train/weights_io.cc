@@ -39,6 +39,31 @@ bool same_values(const WeightSource& source, const WeightEntry& a, const WeightE
   return true;
 }
 
+// The first of `values` that is a NaN or an infinity; −1: none.
+int64_t first_non_finite(std::span<const float> values) {
+  uint32_t largest = 0;  // exponent: one pass without a branch, for nearly every piece is finite
+  for (const float value : values) largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7F800000u);
+  if (largest != 0x7F800000u) return -1;
+  return std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); }) -
+         values.begin();
+}
+
+// The first of n stored halves whose exponent is all ones; −1: none.
+int64_t first_beyond_range(FileDType type, const std::byte* stored, int64_t n) {
+  const uint16_t exponent = type == FileDType::kBF16 ? 0x7F80 : 0x7C00;
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, stored + 2 * i, 2);
+    if ((bits & exponent) == exponent) return i;
+  }
+  return -1;
+}
+
+// "an infinity (element 17)"
+std::string describe_non_finite(float value, int64_t element) {
+  return fmt::format("{} (element {})", std::isnan(value) ? "a NaN" : "an infinity", element);
+}
+
 // The staging scratch of a host operation, in two halves: as stored in the file, and as f32.
 struct Staging {
   std::byte* stored;
@@ -173,6 +198,14 @@ const std::string& ParameterFiles::stored_name(const PlanOp& op, const Plan& pla
   return files_.at(plan.tensor(id).parameter).stored_name;
 }
 
+void ParameterFiles::require_finite(const ParameterFile& file, int64_t first,
+                                    std::span<const float> values) const {
+  if (const int64_t bad = first_non_finite(values); bad >= 0)
+    throw_user(ExitCode::kBadFile, "{}: tensor {} holds {}; expected finite numbers",
+               source_->file_of(*file.source), file.stored_name,
+               describe_non_finite(values[static_cast<size_t>(bad)], first + bad));
+}
+
 void ParameterFiles::read(const PlanOp& op, Executor& executor) const {
   const PlanTensorId id = op.outputs.at(0);
   const PlanTensor& tensor = executor.plan().tensor(id);
@@ -186,6 +219,7 @@ void ParameterFiles::read(const PlanOp& op, Executor& executor) const {
       const int64_t width = file_dtype_bytes(file.source->dtype);
       source_->read(*file.source, first * width, std::span(staging.stored, static_cast<size_t>(n * width)));
       widen(file.source->dtype, staging.stored, staging.widened, n);
+      require_finite(file, first, std::span(staging.widened, static_cast<size_t>(n)));
     } else {
       initialize(spec, seed_, first, std::span(staging.widened, static_cast<size_t>(n)));
     }
@@ -217,7 +251,8 @@ std::vector<TensorSpec> ParameterFiles::specs() const {
   return specs;
 }
 
-void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sink) const {
+std::optional<std::string> ParameterFiles::write(const PlanOp& op, Executor& executor,
+                                                 WeightSink& sink) const {
   const PlanTensorId id = op.inputs.at(0);
   const PlanTensor& tensor = executor.plan().tensor(id);
   const bool split = op.inputs.size() == 2;
@@ -227,6 +262,7 @@ void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sin
   const ParameterFile& file = files_.at(tensor.parameter);
   const Staging staging = staging_of(op, executor);
   const int64_t width = file_dtype_bytes(file.dtype), elements = tensor.shape.elements();
+  std::optional<std::string> problem;
   for (int64_t first = 0; first < elements; first += staging.elements) {
     const int64_t n = std::min(staging.elements, elements - first);
     if (split) {
@@ -242,19 +278,40 @@ void ParameterFiles::write(const PlanOp& op, Executor& executor, WeightSink& sin
       executor.read(id, 4 * first, std::as_writable_bytes(std::span(staging.widened, static_cast<size_t>(n))));
     }
     narrow(staging.widened, file.dtype, staging.stored, n);
+    if (!problem) {
+      // Looked at as it lies in the file, which may have a shorter range.
+      const std::span values(staging.widened, static_cast<size_t>(n));
+      int64_t bad = first_non_finite(values);
+      const bool was_finite = bad < 0;
+      if (was_finite && file.dtype != FileDType::kF32)
+        bad = first_beyond_range(file.dtype, staging.stored, n);
+      if (bad >= 0) {
+        const float value = values[static_cast<size_t>(bad)];
+        problem = was_finite
+                      ? fmt::format("{} holds {} (element {}), which {} cannot hold", file.stored_name, value,
+                                    first + bad, file_dtype_name(file.dtype))
+                      : fmt::format("{} holds {}", file.stored_name, describe_non_finite(value, first + bad));
+      }
+    }
     sink.write(file.stored_name, first * width, std::span<const std::byte>(staging.stored, static_cast<size_t>(n * width)));
   }
   if (elements == 0) sink.write(file.stored_name, 0, {});
+  return problem;
 }
 
-void save_weights(const ParameterFiles& files, Executor& executor, const std::string& directory) {
+std::optional<std::string> save_weights(const ParameterFiles& files, Executor& executor,
+                                        const std::string& directory) {
   const PlanPhase* phase = executor.plan().phase("save");
   require(phase != nullptr, "the plan has no phase save");
   std::map<std::string, const PlanOp*> writers;
   for (const PlanOp& op : phase->ops) writers[files.stored_name(op, executor.plan())] = &op;
   WeightSink sink(directory, files.specs());
-  for (const TensorSpec& spec : sink.order()) files.write(*writers.at(spec.name), executor, sink);
+  std::optional<std::string> problem;
+  for (const TensorSpec& spec : sink.order())
+    if (auto found = files.write(*writers.at(spec.name), executor, sink); found && !problem)
+      problem = std::move(found);
   sink.commit();
+  return problem;
 }
 
 }  // namespace snug

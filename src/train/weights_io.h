@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,17 +35,18 @@ class ParameterFiles {
   // Every parameter saved as `dtype` instead of its own type.
   void save_as(FileDType dtype);
 
-  // Carries out one read_tensor operation.
+  // Carries out one read_tensor operation. Throws UserError(kBadFile) for a tensor of a file that holds a NaN or an infinity.
   void read(const PlanOp& op, Executor& executor) const;
   // What a saved file holds, in the model's order.
   std::vector<TensorSpec> specs() const;
-  // Carries out one write_tensor operation into `sink`.
-  void write(const PlanOp& op, Executor& executor, WeightSink& sink) const;
+  // Carries out one write_tensor operation into `sink`. "wte.weight holds a NaN (element 17)" when what it wrote is not all finite.
+  std::optional<std::string> write(const PlanOp& op, Executor& executor, WeightSink& sink) const;
   // The stored name of the parameter that `op` reads or writes.
   const std::string& stored_name(const PlanOp& op, const Plan& plan) const;
 
  private:
   const ParameterSpec& spec_of(const std::string& parameter) const;
+  void require_finite(const ParameterFile& file, int64_t first, std::span<const float> values) const;
 
   const Model* model_ = nullptr;
   std::shared_ptr<WeightSource> source_;
@@ -53,8 +55,10 @@ class ParameterFiles {
   uint64_t seed_ = 0;
 };
 
-// Saves all parameters into `directory` (which exists): the operations of phase save, in the order of the file.
-void save_weights(const ParameterFiles& files, Executor& executor, const std::string& directory);
+// Saves all parameters into `directory` (which exists): the operations of phase save, in the order of the file. Returns what is said of
+// the first tensor that is not finite, as it was trained or as its file's type holds it; none while all are.
+std::optional<std::string> save_weights(const ParameterFiles& files, Executor& executor,
+                                        const std::string& directory);
 
 // n elements of `from` bytes as f32, and back. f16 and bf16 round to nearest even, or for parameters kept in bf16 by
 // narrow_weight's rule (docs/numerics.md).

@@ -11,7 +11,7 @@ std::vector<OptionInfo> output_options() {
            "output_dir", &RunOptions::output_dir,
            {.value = "DIR", .commands = kTraining, .help = "Where model, plan, metrics and checkpoints go."}),
        boolean("overwrite_output_dir", &RunOptions::overwrite_output_dir,
-               {.commands = kTraining, .help = "Allow an output directory that holds a finished run."}),
+               {.commands = kTraining, .help = "Replace the run or model that output_dir holds."}),
        integer("logging_steps", &RunOptions::logging_steps, 1,
                {.commands = kTraining, .help = "Updates between lines of metrics."}),
        integer("eval_steps", &RunOptions::eval_steps, 0,
