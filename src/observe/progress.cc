@@ -1,6 +1,7 @@
 #include "observe/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,13 @@ void add_memory(Text& text, Bytes used, Bytes planned) {
   text.add("/");
   add(planned);
   text.add(" {}", in_gibibytes ? "GiB" : "MiB");
+}
+
+// Those that a bar may take: the last one of a terminal stays free, for behind it some begin a line.
+int columns_of(std::FILE* file) {
+  winsize size{};
+  const bool is_known = ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return is_known ? std::min(kProgressColumns, size.ws_col - 1) : kProgressColumns;
 }
 
 double seconds_left(const StepMetrics& step, const Speed& speed) {
@@ -101,46 +109,67 @@ std::string_view format_count(double count, std::span<char> buffer) {
 }
 
 std::string_view progress_bar(const StepMetrics& step, const Speed& speed, double elapsed_seconds,
-                              std::span<char> buffer) {
+                              int columns, std::span<char> buffer) {
   constexpr int64_t kCells = 10;
   std::array<char, 32> elapsed, left, tokens;
   const int64_t total = std::max<int64_t>(1, step.total_steps);
   const int64_t done = std::clamp<int64_t>(step.step, 0, total);
   const double seconds = speed.seconds_per_step();
-  Text text(buffer);
-  text.add("{:3}%|{:<10}| {}/{} [{}<{}, ", done * 100 / total,
-           std::string_view("##########").substr(0, static_cast<size_t>(done * kCells / total)), step.step,
-           step.total_steps, format_time(elapsed_seconds, elapsed),
-           format_time(seconds_left(step, speed), left));
-  if (seconds >= 1 || seconds <= 0)
-    text.add("{:.2f}s/it", seconds);
-  else
-    text.add("{:.2f}it/s", 1 / seconds);
-  text.add(", loss=");
-  text.add_number("{:.4g}", step.loss);
-  text.add(", lr={:.3g}, gnorm=", step.learning_rate);
-  text.add_number("{:.3g}", step.grad_norm);
-  text.add(", tok/s={}, mem=", format_count(speed.tokens_per_second(), tokens));
-  add_memory(text, step.memory_peak_bytes, step.memory_planned_bytes);
-  text.add("]");
-  return text.view();
+  // What is left out first where columns are few comes last here.
+  enum Part { kMemory = 1, kRate, kNorm, kBar, kAll };
+  for (int parts = kAll;; --parts) {
+    Text text(buffer);
+    text.add("{:3}%", done * 100 / total);
+    if (parts > kBar)
+      text.add("|{:<10}|",
+               std::string_view("##########").substr(0, static_cast<size_t>(done * kCells / total)));
+    text.add(" {}/{} [{}<{}, ", step.step, step.total_steps, format_time(elapsed_seconds, elapsed),
+             format_time(seconds_left(step, speed), left));
+    if (seconds >= 1 || seconds <= 0)
+      text.add("{:.2f}s/it", seconds);
+    else
+      text.add("{:.2f}it/s", 1 / seconds);
+    text.add(", loss=");
+    text.add_number("{:.4g}", step.loss);
+    if (parts > kRate) text.add(", lr={:.3g}", step.learning_rate);
+    if (parts > kNorm) {
+      text.add(", gnorm=");
+      text.add_number("{:.3g}", step.grad_norm);
+    }
+    text.add(", tok/s={}", format_count(speed.tokens_per_second(), tokens));
+    if (parts > kMemory) {
+      text.add(", mem=");
+      add_memory(text, step.memory_peak_bytes, step.memory_planned_bytes);
+    }
+    text.add("]");
+    const auto most = static_cast<size_t>(std::max(0, columns));
+    if (text.view().size() <= most || parts == kMemory) return text.view().substr(0, most);
+  }
 }
 
 std::string_view progress_line(const StepMetrics& step, const Speed& speed, std::span<char> buffer) {
-  Text text(buffer);
-  text.add("step={} total_steps={} epoch={:.4g} loss=", step.step, step.total_steps, step.epoch);
-  text.add_number("{:.6g}", step.loss);
-  text.add(" learning_rate={:.6g} grad_norm=", step.learning_rate);
-  text.add_number("{:.6g}", step.grad_norm);
-  text.add(" ");
-  text.add(
-      "tokens_per_second={:.6g} tokens_seen={} supervised_tokens={} skipped_steps={} step_seconds={:.6g} ",
-      speed.tokens_per_second(), step.tokens_seen, step.supervised_tokens, step.skipped_steps,
-      speed.seconds_per_step());
-  text.add("memory_rss_bytes={} memory_peak_bytes={} memory_planned_bytes={} eta_seconds={:.0f}",
-           step.memory_rss_bytes.value, step.memory_peak_bytes.value, step.memory_planned_bytes.value,
-           seconds_left(step, speed));
-  return text.view();
+  std::array<char, 32> left, tokens;
+  enum Part { kNorm = 1, kMemory, kEpoch, kAll };  // as in the bar
+  for (int parts = kAll;; --parts) {
+    Text text(buffer);
+    text.add("step={}/{}", step.step, step.total_steps);
+    if (parts > kEpoch) text.add(" epoch={:.3g}", step.epoch);
+    text.add(" loss=");
+    text.add_number("{:.4g}", step.loss);
+    text.add(" lr={:.3g}", step.learning_rate);
+    if (parts > kNorm) {
+      text.add(" gnorm=");
+      text.add_number("{:.3g}", step.grad_norm);
+    }
+    if (step.skipped_steps > 0) text.add(" skipped={}", step.skipped_steps);
+    text.add(" tok/s={}", format_count(speed.tokens_per_second(), tokens));
+    if (parts > kMemory) {
+      text.add(" mem=");
+      add_memory(text, step.memory_peak_bytes, step.memory_planned_bytes);
+    }
+    text.add(" left={}", format_time(seconds_left(step, speed), left));
+    if (text.view().size() <= kProgressColumns || parts == kNorm) return text.view();
+  }
 }
 
 ProgressForm progress_form(std::FILE* file, bool wanted) {
@@ -182,7 +211,7 @@ double Progress::elapsed_seconds() const {
 }
 
 void Progress::draw() {
-  const std::string_view bar = progress_bar(last_, speed_, elapsed_seconds(), text_);
+  const std::string_view bar = progress_bar(last_, speed_, elapsed_seconds(), columns_of(file_), text_);
   std::fputc('\r', file_);
   std::fwrite(bar.data(), 1, bar.size(), file_);
   std::fputs("\x1b[K", file_);  // clears what a longer bar left

@@ -1,9 +1,11 @@
 // observe/progress.h — how far a run is, for eyes on a terminal and as lines for a log
 //
-// On a terminal one bar that is drawn over itself:
-//   12%|#         | 120/1000 [02:10<15:54, 1.08s/it, loss=2.314, lr=1.8e-05, gnorm=0.91, tok/s=41.2k, mem=37.9/80 GiB]
-// Otherwise one line per logged step, key=value with the keys of metrics.jsonl and then eta_seconds, in a
-// fixed order. With --no-progress neither; notes are always printed.
+// On a terminal one line that is drawn over itself, with a bar of ten cells behind the share where there is room:
+//   12% 120/1000 [02:10<15:53, 1.08s/it, loss=2.314, lr=1.8e-05, tok/s=41.2k, mem=37.9/80 GiB]
+// Otherwise one line per logged step:
+//   step=120/1000 epoch=0.12 loss=2.314 lr=1.8e-05 gnorm=0.912 tok/s=41.2k mem=37.9/80 GiB left=15:54
+// Neither takes more columns than kProgressColumns, the bar no more than the terminal has: where they are few, parts of
+// less weight are left out. metrics.jsonl has all of it. With --no-progress neither; notes are always printed.
 //
 // Seconds per step and tokens per second are exponential moving averages (weight 0.1) that leave out the
 // run's first step: it pays for what happens once. Memory is the peak so far beside the planned peak.
@@ -36,9 +38,11 @@ class Speed {
   double seconds_ = 0, tokens_ = 0;
 };
 
-// The texts, each written into `buffer`; what does not fit is cut off.
+inline constexpr int kProgressColumns = 100;
+
+// The texts, each written into `buffer`; what does not fit is cut off. The bar takes at most `columns`.
 std::string_view progress_bar(const StepMetrics& step, const Speed& speed, double elapsed_seconds,
-                              std::span<char> buffer);
+                              int columns, std::span<char> buffer);
 std::string_view progress_line(const StepMetrics& step, const Speed& speed, std::span<char> buffer);
 // "02:10", "1:02:10"; "?" for what is no time.
 std::string_view format_time(double seconds, std::span<char> buffer);

@@ -361,7 +361,7 @@ TEST_F(Lifecycle, InterruptFinishesTheStepAndSaves) {
     SCOPED_TRACE(signal);
     const std::string out = "out-" + std::to_string(signal);
     RunningProgram run(training(out, {"--max_steps", "1000000"}));
-    ASSERT_TRUE(run.wait_for_output("step=3 "));
+    ASSERT_TRUE(run.wait_for_output("step=3/"));
     run.send(signal);
     const ProgramEnd end = run.wait();
     EXPECT_EQ(end.exit_code, kInterrupted) << end.err;

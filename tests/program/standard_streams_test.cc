@@ -87,7 +87,7 @@ TEST_F(StandardStreams, NoFileOfARunTakesAClosedDescriptor) {
 
 TEST_F(StandardStreams, TrainingGoesOnWithoutAReader) {
   RunningProgram run(training({"--max_steps", "40"}));
-  ASSERT_TRUE(run.wait_for_output("step=2 "));
+  ASSERT_TRUE(run.wait_for_output("step=2/"));
   run.close_output();
   const ProgramEnd end = run.wait();
   EXPECT_EQ(end.exit_code, kDone) << "signal " << end.signal << end.err;
@@ -102,7 +102,7 @@ TEST_F(StandardStreams, TrainingGoesOnWhereItsProgressCannotBeWritten) {
 
 TEST_F(StandardStreams, AHangUpFinishesTheStepAndSaves) {
   RunningProgram run(training({"--max_steps", "1000000"}));
-  ASSERT_TRUE(run.wait_for_output("step=3 "));
+  ASSERT_TRUE(run.wait_for_output("step=3/"));
   run.send(SIGHUP);
   run.send(SIGHUP);  // a closed terminal and its shell each send one
   const ProgramEnd end = run.wait();
@@ -112,7 +112,7 @@ TEST_F(StandardStreams, AHangUpFinishesTheStepAndSaves) {
 
 TEST_F(StandardStreams, AHangUpThatIsIgnoredStaysIgnored) {
   RunningProgram run(training({"--max_steps", "60"}), {.no_hang_up = true});
-  ASSERT_TRUE(run.wait_for_output("step=2 "));
+  ASSERT_TRUE(run.wait_for_output("step=2/"));
   run.send(SIGHUP);
   const ProgramEnd end = run.wait();
   EXPECT_EQ(end.exit_code, kDone) << "signal " << end.signal << end.err;
