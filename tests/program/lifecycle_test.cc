@@ -305,6 +305,28 @@ TEST_F(Lifecycle, SaveDtypeIsObeyedAndToldToTheConfiguration) {
   EXPECT_TRUE(all_tensors(here_ / "again") == all_tensors(to));
 }
 
+// transformers loads in the type that the configuration names: it must not round what the file holds.
+TEST_F(Lifecycle, TheConfigurationSaysWhatTheFileHolds) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    Json config = gpt2_json();
+    config[key] = "bfloat16";
+    const std::string scratch = make_model(here_ / (std::string("scratch-") + key), config),
+                      out = here_ / key;
+    expect_done({"train", "--model", scratch, "--from_scratch", "--train_file", text_, "--max_length", "32",
+                 "--max_steps", "2", "--save_steps", "1", "--output_dir", out});
+    for (const std::string& directory : {out, out + "/checkpoint-1"}) {
+      EXPECT_EQ(json_file(directory + "/config.json")[key], "float32") << directory;
+      EXPECT_EQ(
+          Safetensors::read(directory + "/model.safetensors").header["transformer.ln_f.weight"]["dtype"],
+          "F32");
+    }
+    // A configuration that was untrue before is mended, too.
+    write_text(out + "/config.json", file_text(scratch + "/config.json"));
+    expect_done({"train", "--model", out, "--max_steps", "0", "--output_dir", out + "-tuned"});
+    EXPECT_EQ(json_file(out + "-tuned/config.json")[key], "float32");
+  }
+}
+
 TEST_F(Lifecycle, CheckpointsAreModelDirectories) {
   expect_done(training("out", {"--max_steps", "5", "--save_steps", "2", "--lr_scheduler_type", "constant"}));
   EXPECT_THAT(names_in(here_ / "out"), IsSupersetOf({"checkpoint-2", "checkpoint-4"}));
