@@ -328,8 +328,9 @@ class Trainer {
                                   ? "first update"
                                   : fmt::format("update {}, the first with a rate above 0{}", result_.updates,
                                                 was_skipped ? " that was not skipped" : "");
-    observer_.note(fmt::format("{}: loss {:.4f}, {} supervised tokens, {} of {} tensors moved, memory planned {} measured {}", which,
-                               outcome.loss, outcome.supervised, moved_count, trainable, format_bytes(run_.summary.peak),
+    observer_.note(fmt::format("{}: loss {:.4f}, {} supervised tokens, {} of {} tensors moved", which, outcome.loss,
+                               outcome.supervised, moved_count, trainable));
+    observer_.note(fmt::format("memory so far: planned {}, measured {}", format_bytes(run_.summary.peak),
                                format_bytes(memory.peak())));
     if (!still.empty()) observer_.note(fmt::format("warning: these tensors did not move: {}", still));
   }
