@@ -85,7 +85,7 @@ std::vector<std::string> OutputDirectory::earlier(const Kind& is_kind) const {
 
 std::string OutputDirectory::new_directory(std::string_view stem) const {
   for (int64_t number = 1;; ++number) {
-    const std::string path = join_path(path_, fmt::format("{}-{}", stem, number));
+    std::string path = join_path(path_, fmt::format("{}-{}", stem, number));
     if (fs::exists(fs::symlink_status(path))) continue;
     make_directories(path);
     return path;
