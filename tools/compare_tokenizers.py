@@ -19,7 +19,7 @@ import tempfile
 import time
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from make_tokenizer_fixtures import ROOT, SAMPLES, TEXTS, pipelines
 
@@ -27,7 +27,9 @@ from make_tokenizer_fixtures import ROOT, SAMPLES, TEXTS, pipelines
 def mixed_text(megabytes, files, specials, seed):
     """Bytes, not all of them UTF-8."""
     draw = random.Random(seed)
-    assigned = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and unicodedata.category(chr(c)) not in ("Cn", "Co")]
+    known = pre_tokenizers.Split(Regex(r"[\P{Cn}&&\P{Co}]+"), behavior="removed", invert=True)  # to the library: younger than Python's tables
+    every = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
+    assigned = [c for part, _ in known.pre_tokenize_str(every) for c in part]
     marks = [c for c in assigned if unicodedata.combining(c)]
     sources = [path.read_bytes() for path in files]
     whole, size = [], 0

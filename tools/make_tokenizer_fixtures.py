@@ -1,7 +1,7 @@
 """Makes tests/fixtures/tokenizers with the `tokenizers` library: small vocabularies in the pipelines of real models, texts, and the ids
 that the library gives them. With --out DIR and --vocabulary N it makes larger tokenizers elsewhere (tools/compare_tokenizers.py).
 
-    ENVIRONMENT/bin/python tools/make_tokenizer_fixtures.py [--out DIR] [--vocabulary N] [--train FILE …]
+    ENVIRONMENT/bin/python tools/make_tokenizer_fixtures.py [--out DIR] [--keep] [--vocabulary N] [--train FILE …]
 """
 
 import argparse
@@ -40,6 +40,13 @@ TEXTS = SAMPLES + [
     "one<|endoftext|><|endoftext|>two", "<|endoftext", "<|im_start|><|im_end", "wordword word, sword keyword", "<0x41> <0xE4> <unk>", "▁▁ ▁a a▁ ▁", "\n\n\n\n\n\n\n\n\n\n\n\n",
     "Ġ Ċ ĉ Âł ÄĿ", "\x00\x01\x1f\x7f control", "mixed 中文 and English混在 text", "https://example.org/a?b=c&d=%20#frag", "ααα βββ", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟙𝟚𝟛",
 ]
+
+# What tables of different versions of Unicode, and Oniguruma and Rust, take for different things.
+UNICODE_TEXTS = [
+    "x² y³ ¼ cup ½ ① Ⅷ ⅷ ⓐⒷ a²b", "می‌خواهم نمی‌دانم کتاب‌ها را", "क्‍ष न्‌य श्री", "👩‍💻👨‍👩‍👧 ❤️‍🔥", "🩷🩵🫨 wow🫎🫏 🪿🪼!", "\U00031350\U000323AF 中\U0002EBF0文",
+    "\u1C89\u1C8A \uA7CB\uA7DA\uA7DC \u0897\u0CF3", "\U00010D50\U00010D70\U00010D40\U00010D41 \U00016D70", "\U0001E4D0\U0001E4F0\U0001E4F1 1\U00011F50",
+    "Straße STRASSE ẞ ﬁn ﬅ ſo K", "it'ſ IT'S don'T", "\u0363a\u10FC \uAB69x \uA7F2", "\u180E\u200B\u2060\uFEFF", "word‌word wordword‌ ‍word word²", "\U0001D2C0\U0001D2D3 \u2FFC\u31EF ⿾",
+    "a\u0301 e\u0323\u0302 \u1ABF\u1ACE", "ǅ Ǆ ǆ ა Ა Ꭰ ꭰ ⴀ Ⴀ", "٪ ۱۲۳ ๑๒ ፩፪ 〇 ㊀ ⑴"]
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -172,6 +179,24 @@ def pipelines(vocabulary, texts):
                                                          {"type": "ByteFallback"}, {"type": "Fuse"}]}
     add(state, [("\n" * n, dict(special=False)) for n in range(2, 9)] + [("▁" * n, dict(special=False)) for n in range(2, 9)] + [("<start_of_turn>", {}), ("<end_of_turn>", {})])
 
+    # Added tokens in whose place the normalizer writes something else.
+    state = made["normalized"] = llama2(vocabulary, texts)
+    for token in state["added_tokens"]:
+        token["normalized"] = True
+    add(state, [("word", dict(normalized=True, special=False)), ("two words", dict(normalized=True, special=False)), ("<mask>", dict(normalized=True)),
+                ("<|end|>", dict(rstrip=True))])
+
+    # Classes of characters: Rust's, and Oniguruma's in a pattern with an intersection.
+    tokenizer = byte_level("unicode", vocabulary, texts, pre_tokenizers.Sequence([
+        split(r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|ss|ß)?"),
+        split(r"\w+|\p{Emoji}+|[[:punct:]]+"), level]), ["<|endoftext|>"])
+    tokenizer.normalizer = normalizers.Lowercase()
+    made["unicode"] = json.loads(tokenizer.to_str())
+    tokenizer = byte_level("rust", vocabulary, texts, pre_tokenizers.Sequence([
+        pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True), level]), ["<|endoftext|>"])
+    tokenizer.add_tokens([AddedToken("word", single_word=True, normalized=False)])
+    made["rust"] = json.loads(tokenizer.to_str())
+
     # Components that models above do not use.
     tokenizer = byte_level("pieces", vocabulary, texts, pre_tokenizers.Sequence([
         pre_tokenizers.Split(",", behavior="merged_with_previous"), pre_tokenizers.Split(Regex(r"\d+"), behavior="contiguous"),
@@ -208,6 +233,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/fixtures/tokenizers")
     parser.add_argument("--vocabulary", type=int, default=600)
     parser.add_argument("--train", type=pathlib.Path, nargs="*", default=[])
+    parser.add_argument("--keep", action="store_true", help="tokenizers that are there stay: which of equally frequent characters the library takes is chance")
     arguments = parser.parse_args()
     texts = [(ROOT / "LICENSE").read_text()] + SAMPLES * 4
     texts += [path.read_text(errors="replace") for path in arguments.train]
@@ -216,12 +242,16 @@ def main():
     joined = list(TEXTS)
     for _ in range(12):  # pieces of all of them in a random order
         joined.append("".join(random.sample([t for t in TEXTS if len(t) < 120], 12)))
+    joined += UNICODE_TEXTS
     make_trained(arguments.out)
     expected = {"texts": joined, "tokenizers": {}}
     for name, state in pipelines(arguments.vocabulary, texts).items():
         state["truncation"], state["padding"] = None, None
         text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
-        (arguments.out / f"{name}.json").write_text(text + "\n")
+        path = arguments.out / f"{name}.json"
+        if arguments.keep and path.exists():
+            text = path.read_text().rstrip("\n")
+        path.write_text(text + "\n")
         tokenizer = Tokenizer.from_str(text)
         ids = [tokenizer.encode(t, add_special_tokens=False).ids for t in joined]
         with_specials = tokenizer.encode("x").ids

@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr int64_t kSegmentIds = int64_t{1} << 20, kSegmentSamples = int64_t{1} << 17;
 constexpr uint32_t kDocumentBit = uint32_t{1} << 31;
 constexpr size_t kMessageBytes = 1000, kAllMessageBytes = SkippedRows::kMostMessages * (kMessageBytes + 1);

@@ -18,9 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::read_or_refuse([&] {
     if (!is_valid_utf8(pattern)) return;  // JSON's strings are
     Regex regex(pattern, "f");
+    const Regex::Subject subject = regex.subject(text);
     for (const bool final : {true, false}) {
       for (size_t from = 0; from <= text.size();) {
-        const Regex::Found found = regex.find(text, from, final);
+        const Regex::Found found = regex.find(subject, from, final);
         if (found.result != Regex::Result::kFound) {
           fuzz::check(!final || found.result == Regex::Result::kNone, "nothing follows a whole text");
           break;

@@ -159,8 +159,9 @@ class ReplaceStep : public DecodeStep {
   void replace(std::string_view token, const TokenSink& next) {
     std::string made;
     size_t copied = 0;
+    const Regex::Subject subject = finder_.subject(token);
     for (size_t at = 0; at <= token.size();) {
-      const Regex::Found found = finder_.find(token, at, true);
+      const Regex::Found found = finder_.find(subject, at, true);
       if (found.result != Regex::Result::kFound) break;
       made.append(token.substr(copied, found.begin - copied)).append(content_);
       copied = found.end;

@@ -62,8 +62,9 @@ std::string Normalizer::run(std::string_view text, bool starts) {
         std::string made;
         made.reserve(now.size() + now.size() / 4);
         size_t copied = 0;
+        const Regex::Subject subject = step.finder->subject(now);
         for (size_t at = 0; at <= now.size();) {
-          const Regex::Found found = step.finder->find(now, at, true);
+          const Regex::Found found = step.finder->find(subject, at, true);
           if (found.result != Regex::Result::kFound) break;
           made.append(now, copied, found.begin - copied).append(step.spec.content);
           copied = found.end;

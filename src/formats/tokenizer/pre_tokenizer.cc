@@ -20,7 +20,7 @@ struct Segment {
 class Segments {
  public:
   Segments(PatternFinder& finder, std::string_view text, bool final, bool invert)
-      : finder_(finder), text_(text), final_(final), invert_(invert) {}
+      : finder_(finder), subject_(finder.subject(text)), text_(text), final_(final), invert_(invert) {}
 
   // False at the end: then settled() says up to where segments are known, and all_found() whether they all are.
   bool next(Segment& segment) {
@@ -30,8 +30,8 @@ class Segments {
       return true;
     }
     while (!done_) {
-      const Regex::Found found =
-          search_ <= text_.size() ? finder_.find(text_, search_, final_) : Regex::Found{Regex::Result::kNone};
+      const Regex::Found found = search_ <= text_.size() ? finder_.find(subject_, search_, final_)
+                                                         : Regex::Found{Regex::Result::kNone};
       if (found.result != Regex::Result::kFound) {
         done_ = true;
         open_end_ = found.result == Regex::Result::kPartial ? found.begin : text_.size();
@@ -69,6 +69,7 @@ class Segments {
 
  private:
   PatternFinder& finder_;
+  Regex::Subject subject_;
   std::string_view text_;
   bool final_, invert_;
   bool done_ = false, waiting_ = false;
@@ -85,9 +86,10 @@ PatternFinder::PatternFinder(const TextPattern& pattern, std::string_view where)
     literal_ = pattern.text;
 }
 
-Regex::Found PatternFinder::find(std::string_view text, size_t from, bool final) {
+Regex::Found PatternFinder::find(const Regex::Subject& subject, size_t from, bool final) {
   using Result = Regex::Result;
-  if (regex_) return regex_->find(text, from, final);
+  const std::string_view text = subject.text;
+  if (regex_) return regex_->find(subject, from, final);
   if (of_class_ != nullptr) {
     for (size_t at = from; at < text.size();) {
       const CodePoint character = decode_utf8(text, at);

@@ -17,13 +17,16 @@
 
 namespace snug {
 
-// The first place of a pattern at `from` or later, as Regex::find says it.
+// The first place of a pattern at `from` or later, as Regex::find says it of the subject that subject() made of a text.
 class PatternFinder {
  public:
   PatternFinder(const TextPattern& pattern, std::string_view where);
   explicit PatternFinder(bool (*of_class)(char32_t)) : of_class_(of_class) {}
 
-  Regex::Found find(std::string_view text, size_t from, bool final);
+  Regex::Subject subject(std::string_view text) const {
+    return regex_ ? regex_->subject(text) : Regex::Subject{text};
+  }
+  Regex::Found find(const Regex::Subject& subject, size_t from, bool final);
   bool looks_back() const { return regex_ && regex_->looks_back(); }
 
  private:

@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
-#include <utility>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "base/errors.h"
+#include "formats/tokenizer/code_points.h"
+#include "formats/tokenizer/regex_translation.h"
 #include "formats/tokenizer/unicode.h"
 
 namespace snug {
@@ -24,344 +29,17 @@ constexpr size_t kJitStackStart = size_t{32} * 1024, kJitStackMost = size_t{16} 
 // is added up and may not pass kMostSlowSeconds.
 constexpr size_t kStretch = 1024;
 constexpr double kSecondsPerByte = 2e-6, kMostSlowSeconds = 5;
-constexpr size_t kLongestPattern = 16 * 1024;
-
-// Oniguruma's names of properties in PCRE2; other names pass as they are when they are general categories, and
-// become sc:NAME otherwise.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 38> kProperties = {{
-    {"any", "Any"},
-    {"alpha", "Alphabetic"},
-    {"alphabetic", "Alphabetic"},
-    {"space", "White_Space"},
-    {"whitespace", "White_Space"},
-    {"upper", "Uppercase"},
-    {"uppercase", "Uppercase"},
-    {"lower", "Lowercase"},
-    {"lowercase", "Lowercase"},
-    {"digit", "Nd"},
-    {"cntrl", "Cc"},
-    {"letter", "L"},
-    {"uppercaseletter", "Lu"},
-    {"lowercaseletter", "Ll"},
-    {"titlecaseletter", "Lt"},
-    {"modifierletter", "Lm"},
-    {"otherletter", "Lo"},
-    {"mark", "M"},
-    {"nonspacingmark", "Mn"},
-    {"spacingmark", "Mc"},
-    {"enclosingmark", "Me"},
-    {"number", "N"},
-    {"decimalnumber", "Nd"},
-    {"letternumber", "Nl"},
-    {"othernumber", "No"},
-    {"punctuation", "P"},
-    {"symbol", "S"},
-    {"mathsymbol", "Sm"},
-    {"currencysymbol", "Sc"},
-    {"modifiersymbol", "Sk"},
-    {"othersymbol", "So"},
-    {"separator", "Z"},
-    {"spaceseparator", "Zs"},
-    {"lineseparator", "Zl"},
-    {"paragraphseparator", "Zp"},
-    {"other", "C"},
-    {"control", "Cc"},
-    {"format", "Cf"},
-}};
-constexpr std::string_view kCategories =
-    " C Cc Cf Cn Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp "
-    "Zs ";
-
-constexpr std::string_view kWordClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-
-class Translator {
- public:
-  Translator(std::string_view pattern, std::string_view where) : text_(pattern), where_(where) {}
-
-  TranslatedRegex run() {
-    if (text_.size() > kLongestPattern)
-      throw_user(ExitCode::kBadFile, "{}: a regular expression of {} bytes; expected at most {}", where_,
-                 text_.size(), kLongestPattern);
-    while (at_ < text_.size()) item();
-    return std::move(result_);
-  }
-
- private:
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw_user(ExitCode::kBadFile,
-               "{}: the regular expression {} has {} at byte {}, which Snug does not read", where_,
-               text_.size() > 200 ? std::string(text_.substr(0, 200)) + "…" : std::string(text_), what,
-               at_ + 1);
-  }
-  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  std::string& out() { return result_.pattern; }
-
-  void item() {
-    const char c = peek();
-    if (c == '(') {
-      open_group();
-    } else if (c == ')') {
-      if (groups_.empty()) refuse("a ) without its (");
-      out() += c;
-      ++at_;
-      atom_ = groups_.back();
-      groups_.pop_back();
-    } else if (c == '[') {
-      atom_ = out().size();
-      char_class();
-    } else if (c == '\\') {
-      atom_ = out().size();
-      escape(false);
-    } else if (c == '*' || c == '+' || c == '?') {
-      out() += c;
-      ++at_;
-      if (peek() == '+' || peek() == '?') out() += text_[at_++];
-    } else if (c == '{') {
-      interval();
-    } else {
-      if (c == '^') result_.looks_back = true;
-      atom_ = out().size();
-      // One whole character, so that a quantifier after it has it all.
-      do out() += text_[at_++];
-      while (at_ < text_.size() && (static_cast<unsigned char>(text_[at_]) & 0xC0) == 0x80);
-    }
-  }
-
-  void open_group() {
-    groups_.push_back(out().size());
-    ++at_;
-    out() += '(';
-    if (peek() != '?') return;
-    out() += '?';
-    ++at_;
-    const char kind = peek();
-    if (kind == ':' || kind == '=' || kind == '!' || kind == '>') {
-      out() += kind;
-      ++at_;
-    } else if (kind == '<' && (peek(1) == '=' || peek(1) == '!')) {
-      result_.looks_back = true;
-      out() += text_.substr(at_, 2);
-      at_ += 2;
-    } else if (kind == '#') {
-      refuse("a comment");
-    } else {
-      // Options: Oniguruma's m is "the dot takes newlines too".
-      while (at_ < text_.size() && peek() != ':' && peek() != ')') {
-        const char option = peek();
-        if (option == 'm')
-          out() += 's';
-        else if (option == 'i' || option == '-')
-          out() += option;
-        else
-          refuse(fmt::format("(?{}", option));
-        ++at_;
-      }
-      if (peek() == '\0') refuse("an open group");
-      out() += peek();
-      ++at_;
-      if (out().back() == ')') groups_.pop_back();
-    }
-  }
-
-  void interval() {
-    size_t end = at_ + 1;
-    while (end < text_.size() && ((text_[end] >= '0' && text_[end] <= '9') || text_[end] == ',')) ++end;
-    if (end >= text_.size() || text_[end] != '}' || end == at_ + 1) {  // a literal brace
-      atom_ = out().size();
-      out() += "\\{";
-      ++at_;
-      return;
-    }
-    std::string_view written = text_.substr(at_, end + 1 - at_);
-    at_ = end + 1;
-    if (written == "{,}") refuse("{,}");
-    if (written.starts_with("{,"))
-      out() += fmt::format("{{0{}", written.substr(1));
-    else
-      out() += written;
-    if (peek() == '?') {
-      out() += '?';
-      ++at_;
-    } else if (peek() == '+') {  // here a repetition of the repetition, not a possessive mark
-      ++at_;
-      out().insert(atom_, "(?:");
-      out() += ")+";
-    }
-  }
-
-  // \p{…} or \P{…}, with at_ at the p.
-  void property() {
-    bool negative = peek() == 'P';
-    ++at_;
-    std::string name;
-    if (peek() == '{') {
-      const size_t close = text_.find('}', at_);
-      if (close == std::string_view::npos) refuse("\\p{ without }");
-      name = text_.substr(at_ + 1, close - at_ - 1);
-      at_ = close + 1;
-    } else {
-      refuse("\\p without {");
-    }
-    if (name.starts_with('^')) {
-      negative = !negative;
-      name.erase(0, 1);
-    }
-    std::string key;
-    for (const char c : name)
-      if (c != '_' && c != ' ' && c != '-')
-        key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    std::string meaning;
-    for (const auto& [from, to] : kProperties)
-      if (key == from) meaning = to;
-    if (meaning.empty() && (name.size() == 1 || name.size() == 2)) {
-      std::string category = name;
-      category[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(category[0])));
-      if (category.size() == 2)
-        category[1] = static_cast<char>(std::tolower(static_cast<unsigned char>(category[1])));
-      if (kCategories.find(" " + category + " ") == std::string_view::npos) refuse("\\p{" + name + "}");
-      meaning = category;
-    }
-    if (meaning.empty()) {
-      for (const char c : name)
-        if (std::isalpha(static_cast<unsigned char>(c)) == 0 && c != '_') refuse("\\p{" + name + "}");
-      for (const char* unclear : {"punct", "word", "graph", "print", "blank", "alnum", "xdigit", "ascii"})
-        if (key == unclear) refuse("\\p{" + name + "}");
-      meaning = "sc:" + name;
-    }
-    out() += fmt::format("\\{}{{{}}}", negative ? 'P' : 'p', meaning);
-  }
-
-  void escape(bool in_class) {
-    ++at_;
-    if (at_ >= text_.size()) refuse("a \\ at the end");
-    const char c = peek();
-    const auto put = [&](std::string_view pcre) {
-      out() += pcre;
-      ++at_;
-    };
-    switch (c) {
-      case 'p':
-      case 'P':
-        property();
-        return;
-      case 's':
-        put("\\p{White_Space}");
-        return;
-      case 'S':
-        put("\\P{White_Space}");
-        return;
-      case 'd':
-        put("\\p{Nd}");
-        return;
-      case 'D':
-        put("\\P{Nd}");
-        return;
-      case 'w':
-        put(in_class ? std::string(kWordClass) : fmt::format("[{}]", kWordClass));
-        return;
-      case 'W':
-        if (in_class) refuse("\\W in a class");
-        put(fmt::format("[^{}]", kWordClass));
-        return;
-      case 'h':
-        put(in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]");
-        return;
-      case 'b':
-        if (in_class) {
-          put("\\x08");
-          return;
-        }
-        result_.looks_back = true;
-        put(fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kWordClass));
-        return;
-      case 'A':
-      case 'z':
-      case 'Z':
-        if (in_class) refuse(fmt::format("\\{} in a class", c));
-        result_.looks_back = true;
-        put(fmt::format("\\{}", c));
-        return;
-      case 't':
-      case 'n':
-      case 'r':
-      case 'f':
-      case 'e':
-      case 'a':
-        put(fmt::format("\\{}", c));
-        return;
-      case 'v':
-        put("\\x0B");
-        return;
-      case 'x':
-      case 'u':
-        hexadecimal();
-        return;
-      default:
-        break;
-    }
-    if (static_cast<unsigned char>(c) >= 0x80 || std::isalnum(static_cast<unsigned char>(c)) != 0)
-      refuse(fmt::format("\\{}", static_cast<unsigned char>(c) >= 0x80 ? '?' : c));
-    put(fmt::format("\\{}", c));
-  }
-
-  // \xHH, \x{H…} or \uHHHH, with at_ at the letter.
-  void hexadecimal() {
-    const bool unicode = peek() == 'u';
-    ++at_;
-    const bool braces = !unicode && peek() == '{';
-    if (braces) ++at_;
-    std::string digits;
-    const size_t most = braces ? 8 : unicode ? 4 : 2;
-    while (digits.size() < most && std::isxdigit(static_cast<unsigned char>(peek())) != 0)
-      digits += text_[at_++];
-    if (digits.empty() || (unicode && digits.size() != 4)) refuse("a hexadecimal number without digits");
-    if (braces) {
-      if (peek() != '}') refuse("\\x{ without }");
-      ++at_;
-    } else if (!unicode && std::stoul(digits, nullptr, 16) >= 0x80) {
-      refuse("a single byte \\x80 or above");
-    }
-    out() += fmt::format("\\x{{{}}}", digits);
-  }
-
-  void char_class() {
-    out() += '[';
-    ++at_;
-    if (peek() == '^') {
-      out() += '^';
-      ++at_;
-    }
-    if (peek() == ']') {
-      out() += "\\]";
-      ++at_;
-    }
-    for (;;) {
-      if (at_ >= text_.size()) refuse("a class without ]");
-      const char c = peek();
-      if (c == ']') {
-        out() += c;
-        ++at_;
-        return;
-      }
-      if (c == '\\') {
-        escape(true);
-      } else if (c == '[') {
-        refuse("a class inside a class");
-      } else if (c == '&' && peek(1) == '&') {
-        refuse("an intersection of classes");
-      } else {
-        out() += c;
-        ++at_;
-      }
-    }
-  }
-
-  std::string_view text_, where_;
-  size_t at_ = 0;
-  size_t atom_ = 0;             // where the last atom begins in the output
-  std::vector<size_t> groups_;  // where open groups begin in the output
-  TranslatedRegex result_;
-};
+// Where versions of Unicode may differ: all but ideographs, Hangul syllables, private use, and what lies far from
+// anything assigned.
+constexpr std::array<CodePointRange, 8> kAsked = {{{0, 0x33FF},
+                                                   {0x4D80, 0x4DFF},
+                                                   {0x9F80, 0xABFF},
+                                                   {0xD780, 0xD7FF},
+                                                   {0xF8C0, 0x16FFF},
+                                                   {0x18700, 0x1FFFF},
+                                                   {0x2A680, 0x33FFF},
+                                                   {0xE0000, 0xE0FFF}}};
+constexpr CodePointRange kSurrogates = {0xD800, 0xDFFF};
 
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -377,11 +55,79 @@ struct Freed {
   }
 };
 
-}  // namespace
+using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
 
-TranslatedRegex translate_regex(std::string_view pattern, std::string_view where) {
-  return Translator(pattern, where).run();
+// Code points of UTF-8 `text`, which is all of them in order, that PCRE2 counts among the class: pieces of it are matches.
+CodePointSet matched_characters(const pcre2_code* code, pcre2_match_data* data, const std::string& text) {
+  CodePointSet matched;
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  for (size_t at = 0; pcre2_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, nullptr) > 0;) {
+    const size_t* ends = pcre2_get_ovector_pointer(data);
+    matched.append(decode_utf8(text, ends[0]).value, decode_utf8_before(text, ends[1]).value);
+    at = ends[1];
+  }
+  return matched;
 }
+
+// Those that UTF-8 can say. Written as quickly as may be: a program waits for it.
+std::string every_character(char32_t first, char32_t last) {
+  std::string text(size_t{4} * (last - first + 1), '\0');
+  size_t at = 0;
+  for (char32_t code = first; code <= last; ++code) {
+    const auto trail = [&](int shift) { text[at++] = static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+    if (code >= kSurrogates.first && code <= kSurrogates.last) continue;
+    if (code < 0x80) {
+      text[at++] = static_cast<char>(code);
+    } else if (code < 0x800) {
+      text[at++] = static_cast<char>(0xC0 | code >> 6);
+      trail(0);
+    } else if (code < 0x10000) {
+      text[at++] = static_cast<char>(0xE0 | code >> 12);
+      trail(6);
+      trail(0);
+    } else {
+      text[at++] = static_cast<char>(0xF0 | code >> 18);
+      trail(12);
+      trail(6);
+      trail(0);
+    }
+  }
+  text.resize(at);
+  return text;
+}
+
+CodePointSet ask_engine(const std::string& items, const CodePointSet& near) {
+  const std::string pattern = "[" + items + "]+";
+  int error = 0;
+  size_t offset = 0;
+  const Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+  if (!code) return {};
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+  const MatchData data(pcre2_match_data_create_from_pattern(code.get(), nullptr));
+  if (!data) throw std::bad_alloc();
+  CodePointSet matched, asked;
+  for (const auto& [first, last] : kAsked) {
+    const std::string text = every_character(first, last);
+    matched |= matched_characters(code.get(), data.get(), text);
+    asked |= CodePointSet(first, last);
+  }
+  asked = asked - CodePointSet(kSurrogates.first, kSurrogates.last);
+  return (matched & asked) | (near - asked);
+}
+
+// Each class is asked about once in a process: that takes a millisecond or two.
+const CodePointSet& engine_class(const std::string& items, const CodePointSet& near) {
+  static std::mutex guard;
+  static std::map<std::string, CodePointSet> known;
+  const std::lock_guard lock(guard);
+  auto found = known.find(items);
+  if (found == known.end()) found = known.emplace(items, ask_engine(items, near)).first;
+  return found->second;
+}
+
+}  // namespace
 
 std::string escape_regex(std::string_view literal) {
   std::string escaped;
@@ -393,26 +139,71 @@ std::string escape_regex(std::string_view literal) {
 }
 
 struct Regex::State {
+  // An expression as PCRE2 has it.
+  struct Program {
+    Code code;
+    MatchData data;
+    bool compiled = false;  // by the JIT
+  };
+
   std::string source, where;
   bool looks_back = false;
-  std::unique_ptr<pcre2_code, Freed<pcre2_code_free>> code;
-  std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>> data;
+  Program usual, exact;  // exact: none where the usual one is right on every text
+  bool exact_has_jit = false;
+  // Texts with one of these need the exact one.
+  CodePointTable unusual;
+  // By its first byte: how long a character is; 0: it may be one of them.
+  std::array<uint8_t, 256> lengths{};
+  bool always_exact = false;
   std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>> context;
   std::unique_ptr<pcre2_jit_stack, Freed<pcre2_jit_stack_free>> stack;
-  bool compiled = false;  // by the JIT
   double slow_seconds = 0;
 
-  int match(std::string_view text, size_t from, uint32_t options, size_t last) {
+  Program program(const std::string& pattern) const {
+    const std::unique_ptr<pcre2_compile_context, Freed<pcre2_compile_context_free>> compile(
+        pcre2_compile_context_create(nullptr));
+    if (!compile) throw std::bad_alloc();
+    pcre2_set_newline(compile.get(), PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(compile.get(), 100);
+    int error = 0;
+    size_t offset = 0;
+    Program made;
+    made.code.reset(pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C, &error,
+        &offset, compile.get()));
+    if (!made.code)
+      throw_user(ExitCode::kBadFile, "{}: the regular expression {} is not valid: {}", where,
+                 source.size() > 200 ? source.substr(0, 200) + "…" : source, pcre2_message(error));
+    made.data.reset(pcre2_match_data_create_from_pattern(made.code.get(), nullptr));
+    if (!made.data) throw std::bad_alloc();
+    return made;
+  }
+
+  static void use_jit(Program& program) {
+    program.compiled =
+        pcre2_jit_compile(program.code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
+  }
+
+  // The exact one is compiled when the first text needs it.
+  Program& program_for(bool is_unusual) {
+    if (!is_unusual) return usual;
+    if (!std::exchange(exact_has_jit, true)) use_jit(exact);
+    return exact;
+  }
+
+  int match(const Program& program, std::string_view text, size_t from, uint32_t options, size_t last) {
     pcre2_set_offset_limit(context.get(), last);
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     int code_or_count = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (compiled)
-      code_or_count =
-          pcre2_jit_match(code.get(), subject, text.size(), from, options, data.get(), context.get());
+    if (program.compiled)
+      code_or_count = pcre2_jit_match(program.code.get(), subject, text.size(), from, options,
+                                      program.data.get(), context.get());
     if (code_or_count ==
         PCRE2_ERROR_JIT_STACKLIMIT)  // the interpreter keeps its state on a heap that is bounded too
-      code_or_count = pcre2_match(code.get(), subject, text.size(), from,
-                                  options | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), context.get());
+      code_or_count =
+          pcre2_match(program.code.get(), subject, text.size(), from,
+                      options | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, program.data.get(), context.get());
     return code_or_count;
   }
 
@@ -423,30 +214,29 @@ struct Regex::State {
 };
 
 Regex::Regex(std::string_view pattern, std::string_view where) : state_(std::make_unique<State>()) {
-  const TranslatedRegex translated = translate_regex(pattern, where);
+  const TranslatedRegex translated = translate_regex(pattern, where, &engine_class);
   state_->source = pattern;
   state_->where = where;
   state_->looks_back = translated.looks_back;
-  const std::unique_ptr<pcre2_compile_context, Freed<pcre2_compile_context_free>> compile(
-      pcre2_compile_context_create(nullptr));
-  if (!compile) throw std::bad_alloc();
-  pcre2_set_newline(compile.get(), PCRE2_NEWLINE_LF);
-  pcre2_set_parens_nest_limit(compile.get(), 100);
-  int error = 0;
-  size_t offset = 0;
-  state_->code.reset(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(translated.pattern.data()), translated.pattern.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT | PCRE2_NEVER_BACKSLASH_C, &error,
-      &offset, compile.get()));
-  if (!state_->code)
-    throw_user(ExitCode::kBadFile, "{}: the regular expression {} is not valid: {}", where,
-               pattern.size() > 200 ? std::string(pattern.substr(0, 200)) + "…" : std::string(pattern),
-               pcre2_message(error));
-  state_->compiled = pcre2_jit_compile(state_->code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
-  state_->data.reset(pcre2_match_data_create_from_pattern(state_->code.get(), nullptr));
+  state_->usual = state_->program(translated.pattern);
+  State::use_jit(state_->usual);
+  if (!translated.differs.empty()) {
+    state_->exact = state_->program(translated.exact);
+    state_->unusual = CodePointTable(translated.differs);
+    for (size_t lead = 0; lead < 256; ++lead)
+      state_->lengths[lead] = lead < 0xE0 ? (lead < 0x80 ? 1 : 2) : lead < 0xF0 ? 3 : 4;
+    for (const auto& [first, last] : translated.differs.ranges())
+      for (char32_t code = first; code <= last;
+           code = (code | 0x3F) + 1) {  // up to there the first byte is the same
+        std::string bytes;
+        append_utf8(bytes, code);
+        state_->lengths[static_cast<unsigned char>(bytes.front())] = 0;
+      }
+    state_->always_exact = !(translated.differs & CodePointSet(0, 0x7F)).empty();
+  }
   state_->context.reset(pcre2_match_context_create(nullptr));
   state_->stack.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr));
-  if (!state_->data || !state_->context || !state_->stack) throw std::bad_alloc();
+  if (!state_->context || !state_->stack) throw std::bad_alloc();
   pcre2_set_match_limit(state_->context.get(), kMostSteps);
   pcre2_set_heap_limit(state_->context.get(), kMostHeapKiB);
   pcre2_jit_stack_assign(state_->context.get(), nullptr, state_->stack.get());
@@ -458,7 +248,31 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 
 bool Regex::looks_back() const { return state_->looks_back; }
 
-Regex::Found Regex::find(std::string_view text, size_t from, bool final) {
+Regex::Subject Regex::subject(std::string_view text) const {
+  if (!state_->exact.code || state_->always_exact) return {text, state_->always_exact};
+  constexpr uint64_t kHighBits = 0x8080808080808080;
+  const std::array<uint8_t, 256>& lengths = state_->lengths;
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      uint64_t eight = 0;
+      if (text.size() - at >= sizeof eight) std::memcpy(&eight, text.data() + at, sizeof eight);
+      at += eight != 0 && (eight & kHighBits) == 0 ? sizeof eight : 1;
+      continue;
+    }
+    if (const size_t length = lengths[static_cast<unsigned char>(text[at])]; length > 0) {
+      at += length;
+      continue;
+    }
+    const CodePoint character = decode_utf8(text, at);
+    if (state_->unusual.contains(character.value)) return {text, true};
+    at += character.length;
+  }
+  return {text, false};
+}
+
+Regex::Found Regex::find(const Subject& subject, size_t from, bool final) {
+  const std::string_view text = subject.text;
+  const State::Program& program = state_->program_for(subject.unusual);
   const uint32_t options = final ? 0 : PCRE2_PARTIAL_HARD;
   using Clock = std::chrono::steady_clock;
   for (bool first = true;; first = false) {
@@ -466,7 +280,7 @@ Regex::Found Regex::find(std::string_view text, size_t from, bool final) {
     size_t last = std::min(text.size(), from + kStretch);
     while (last < text.size() && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) ++last;
     const Clock::time_point begin = first ? Clock::time_point() : Clock::now();
-    const int code = state_->match(text, from, options, last);
+    const int code = state_->match(program, text, from, options, last);
     if (!first) {
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       state_->slow_seconds += std::max(0.0, seconds - kSecondsPerByte * static_cast<double>(last - from));
@@ -477,7 +291,7 @@ Regex::Found Regex::find(std::string_view text, size_t from, bool final) {
       from = last;
       continue;
     }
-    const size_t* ends = pcre2_get_ovector_pointer(state_->data.get());
+    const size_t* ends = pcre2_get_ovector_pointer(program.data.get());
     if (code == PCRE2_ERROR_PARTIAL) return {Result::kPartial, ends[0], ends[1]};
     if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_DEPTHLIMIT)
       state_->too_slow();

@@ -109,6 +109,12 @@ void Tokenizer::add_tokens() {
         continue;
       }
       const std::string content = normalizer.empty() ? token.content : normalizer.run(token.content, true);
+      if (content != token.content) {
+        const bool skipped =
+            std::any_of(spec_.added_tokens.begin(), spec_.added_tokens.end(),
+                        [&](const AddedToken& other) { return other.special && other.content == content; });
+        written_[token.id] = {content, skipped};
+      }
       if (content.empty() || content.size() > TokenFinder::kLongest) continue;
       normalized_tokens_.add(content, static_cast<int32_t>(i));
       if (token.single_word || token.lstrip) normalized_in_parts_ = false;
@@ -400,6 +406,10 @@ TextDecoder::TextDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
     : tokenizer_(tokenizer), skips_special_(skip_special_tokens), decoder_(tokenizer.spec()) {}
 
 void TextDecoder::push(int32_t id, std::string& text) {
+  if (const auto written = tokenizer_.written_.find(id); written != tokenizer_.written_.end()) {
+    if (!(skips_special_ && written->second.skipped)) decoder_.push(written->second.content, text);
+    return;
+  }
   const std::optional<std::string_view> token = tokenizer_.id_to_token(id);
   if (token && !(skips_special_ && tokenizer_.is_special(id))) decoder_.push(*token, text);
 }

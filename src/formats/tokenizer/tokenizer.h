@@ -52,6 +52,7 @@ class Tokenizer {
 
  private:
   friend class TextEncoder;
+  friend class TextDecoder;
   void add_tokens();
 
   TokenizerSpec spec_;
@@ -61,6 +62,13 @@ class Tokenizer {
   TokenIds extra_ids_;
   std::vector<uint32_t> by_id_;  // 1 + place in spec_.tokens, and behind it in extra_; 0: no token
   std::vector<bool> special_;    // by id
+  // Added tokens that the normalizer writes in another way are decoded in that way, as the library does it; and it leaves out special ones
+  // by what is written, so that these stay.
+  struct Written {
+    std::string content;
+    bool skipped;  // where special tokens are
+  };
+  std::unordered_map<int32_t, Written> written_;
   std::optional<BpeModel> model_;
   TokenFinder raw_tokens_;                             // index: in spec_.added_tokens
   TokenFinder normalized_tokens_;                      // the same, found in normalised text

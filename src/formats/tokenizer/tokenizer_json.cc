@@ -269,7 +269,8 @@ PreTokenizerStep read_pre_tokenizer(const Component& component) {
     step.kind = Kind::kWhiteSpace;
     step.behavior = SplitBehavior::kRemoved;
   } else if (type == "Whitespace") {
-    step.pattern = {.is_regex = true, .text = R"(\w+|[^\w\s]+)"};
+    // An expression of Rust's, whose \w has the two joiners: \w+|[^\w\s]+.
+    step.pattern = {.is_regex = true, .text = R"([\w\u200C\u200D]+|[^\w\s\u200C\u200D]+)"};
     step.behavior = SplitBehavior::kRemoved;
     step.invert = true;
   } else {

@@ -62,7 +62,8 @@ class Pipeline : public testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(All, Pipeline,
                          testing::Values("gpt2", "llama3", "qwen2", "smollm2", "gpt4o", "deepseek", "llama2",
-                                         "mistral", "metaspace", "phi3", "gemma", "pieces", "words"),
+                                         "mistral", "metaspace", "phi3", "gemma", "normalized", "unicode",
+                                         "rust", "pieces", "words"),
                          [](const auto& pipeline) { return std::string(pipeline.param); });
 
 std::vector<int32_t> ids_of(const Json& json) { return json.get<std::vector<int32_t>>(); }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "formats/tokenizer/code_points.h"
+#include "formats/tokenizer/unicode_classes.h"
 
 namespace snug {
 namespace {
@@ -33,29 +35,6 @@ constexpr std::array<CodeRange, 46> kAssignedLater = {{
     {0x16FF0, 0x16FF1}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1F16C, 0x1F16C},
     {0x1FBF0, 0x1FBF9}, {0x10EFD, 0x10EFF}, {0x11F41, 0x11F42}, {0x1E030, 0x1E06D}, {0x1E08F, 0x1E08F},
     {0x1E4EC, 0x1E4EF},
-}};
-
-// Where the library's table of punctuation (Unicode 8's) differs from utf8proc's (15's), found in the same way.
-constexpr std::array<CodeRange, 34> kPunctuationDiffers = {{
-    {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},
-    {0x166D, 0x166D},   {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD},
-    {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x111C9, 0x111C9}, {0x1144B, 0x1144F}, {0x1145A, 0x1145B},
-    {0x1145D, 0x1145D}, {0x11660, 0x1166C}, {0x116B9, 0x116B9}, {0x1183B, 0x1183B}, {0x11944, 0x11946},
-    {0x119E2, 0x119E2}, {0x11A3F, 0x11A46}, {0x11A9A, 0x11A9C}, {0x11A9E, 0x11AA2}, {0x11C41, 0x11C45},
-    {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8}, {0x11FFF, 0x11FFF}, {0x12FF1, 0x12FF2}, {0x16E97, 0x16E9A},
-    {0x16FE2, 0x16FE2}, {0x1E95E, 0x1E95F}, {0x11B00, 0x11B09}, {0x11F43, 0x11F4F},
-}};
-// Numbers that Rust's tables have and utf8proc's have not yet.
-constexpr std::array<CodeRange, 9> kLaterNumbers = {{
-    {0x10D40, 0x10D49},
-    {0x116D0, 0x116E3},
-    {0x11BF0, 0x11BF9},
-    {0x11DE0, 0x11DE9},
-    {0x16130, 0x16139},
-    {0x16D70, 0x16D79},
-    {0x16FF4, 0x16FF6},
-    {0x1CCF0, 0x1CCF9},
-    {0x1E5F1, 0x1E5FA},
 }};
 
 template <size_t n>
@@ -289,46 +268,24 @@ std::string normalize(NormalForm form, std::string_view text) {
 
 bool is_white_space(char32_t code) {
   if (code < 0x80) return code == ' ' || (code >= 0x09 && code <= 0x0D);
-  return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
-         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+  static const CodePointTable kTable(rust_class("white space"));
+  return kTable.contains(code);
 }
 
 bool is_numeric(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO || (code >= 0x10000 && is_in(kLaterNumbers, code));
+  static const CodePointTable kTable(rust_class("numeric"));
+  return kTable.contains(code);
 }
 
 bool is_punctuation(char32_t code) {
-  if (code < 0x80)
-    return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
-           (code >= '{' && code <= '~');
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO) !=
-         is_in(kPunctuationDiffers, code);
+  static const CodePointTable kTable(rust_class("punctuation"));
+  return kTable.contains(code);
 }
 
 bool is_word_character(char32_t code) {
-  if (code < 0x80)
-    return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') ||
-           code == '_';
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return code >= 0x24B6 && code <= 0x24E9;  // circled letters: Other_Alphabetic
-  }
+  static const CodePointTable kTable(rust_class("word"));
+  return kTable.contains(code);
 }
 
 std::string lowercase_utf8(std::string_view text) {
@@ -337,11 +294,13 @@ std::string lowercase_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const CodePoint character = decode_utf8(text, at);
     at += character.length;
-    if (character.value == 0x130)  // the only character whose lower case is two
+    if (character.value < 0x80)
+      out += character.value >= 'A' && character.value <= 'Z' ? static_cast<char>(character.value - 'A' + 'a')
+                                                              : static_cast<char>(character.value);
+    else if (character.value == 0x130)  // the only character whose lower case is two
       out += "i\xCC\x87";
     else
-      append_utf8(out,
-                  static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character.value))));
+      append_utf8(out, rust_lowercase(character.value));
   }
   return out;
 }

@@ -1,6 +1,6 @@
 // formats/tokenizer/unicode.h — UTF-8, normal forms and the character classes that tokenizers ask for
 //
-// Tables are utf8proc's. Every function but repair_utf8 and incomplete_utf8_tail expects valid UTF-8.
+// Normal forms are utf8proc's, held to the library's version of Unicode; classes are the library's (unicode_classes.h). Every function but repair_utf8 and incomplete_utf8_tail expects valid UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ bool is_numeric(char32_t code);
 // Categories P* as the `tokenizers` library knows them, and all of ASCII that is printed and neither letter, digit nor
 // space.
 bool is_punctuation(char32_t code);
-// \w of Unicode's regular expressions: letters, marks, decimal digits, connectors.
+// \w of Rust's regular expressions: letters, marks, decimal digits, connectors, and what joins or separates letters (Persian).
 bool is_word_character(char32_t code);
 // Each character's lower case by itself (no context).
 std::string lowercase_utf8(std::string_view text);
