@@ -35,11 +35,6 @@ Gpt2Config parse_gpt2_config(const Json& json, const std::string& file) {
     throw_user(ExitCode::kBadFile, "{}: n_embd is {}; expected a multiple of n_head ({})", file,
                config.hidden, config.heads);
 
-  // n_ctx is the older name of n_positions; files carry both.
-  if (const auto context = reader.optional_positive("n_ctx"); context && *context != config.positions)
-    throw_user(ExitCode::kBadFile, "{}: n_ctx is {}; expected the same as n_positions ({})", file, *context,
-               config.positions);
-
   reader.must_be("scale_attn_weights", true);
   reader.must_be("scale_attn_by_inverse_layer_idx", false);
   reader.must_be("reorder_and_upcast_attn", false);
@@ -47,6 +42,8 @@ Gpt2Config parse_gpt2_config(const Json& json, const std::string& file) {
   for (const char* key : {"summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
                           "summary_first_dropout"})
     reader.harmless(key);
+  // Of the code that the weights were first trained with; no class reads them.
+  for (const char* key : {"n_special", "predict_special_tokens"}) reader.harmless(key);
   reader.base_class_keys();
   reader.finish();
   return config;

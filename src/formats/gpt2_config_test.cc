@@ -65,7 +65,6 @@ TEST(Gpt2Config, RefusesByNameWhatItCannotHonour) {
            {R"({"n_embd":99999999999})",
             "n_embd is 99999999999 (number); expected a positive integer of at most 2147483647"},
            {R"({"n_embd":770})", "n_embd is 770; expected a multiple of n_head (12)"},
-           {R"({"n_ctx":512})", "n_ctx is 512; expected the same as n_positions (1024)"},
            {R"({"resid_pdrop":1.0})", "resid_pdrop is 1.0 (number); expected a number in [0, 1)"},
            {R"({"attn_pdrop":-0.1})", "attn_pdrop is -0.1 (number); expected a number in [0, 1)"},
            {R"({"layer_norm_epsilon":0})", "layer_norm_epsilon is 0 (number); expected a positive number"},
@@ -96,6 +95,13 @@ TEST(Gpt2Config, DefaultsWrittenOutAreAccepted) {
                       "add_cross_attention":false,"pruned_heads":{},"chunk_size_feed_forward":0,"quantization_config":null,
                       "unknown_but_null":null})"),
       Gpt2Config());
+}
+
+// transformers reads n_positions alone: a model of n_ctx 512 has 1024 positions there, too.
+TEST(Gpt2Config, KeysOfRealFilesThatChangeNothingAreAccepted) {
+  EXPECT_EQ(parse(R"({"n_ctx":512,"n_special":0,"predict_special_tokens":true,"max_sequence_length":2048,
+                      "model_max_length":1024,"keys_to_ignore_at_inference":["past_key_values"],"pad_token":"<pad>"})"),
+            Gpt2Config());
 }
 
 }  // namespace

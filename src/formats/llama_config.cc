@@ -1,6 +1,7 @@
 #include "formats/llama_config.h"
 
 #include <cmath>
+#include <optional>
 
 #include "formats/config_reader.h"
 
@@ -22,9 +23,10 @@ RopeType parse_rope_type(const std::string& name, const std::string& file, const
 
 // One rope dictionary. Three dialects: rope_scaling with "type", rope_scaling with "rope_type" (theta beside
 // it in both), and rope_parameters of transformers 5 with theta inside. A key that the type does not use is
-// refused.
+// refused. `outer_original` is original_max_position_embeddings as it stands at the top of the file: transformers puts it into the
+// dictionary of a type that uses it.
 RopeConfig parse_rope_dictionary(const Json& dictionary, const std::string& key, const std::string& file,
-                                 double theta, int64_t positions) {
+                                 double theta, int64_t positions, std::optional<int64_t> outer_original) {
   if (!dictionary.is_object()) throw_unexpected(file, key, dictionary, "an object or null");
   for (const auto& [name, value] : dictionary.items())
     if (value.is_object())
@@ -53,18 +55,26 @@ RopeConfig parse_rope_dictionary(const Json& dictionary, const std::string& key,
     rope.factor = reader.positive_real("factor", 1);
     if (rope.factor < 1) throw_unexpected(place, "factor", dictionary.at("factor"), "a number of at least 1");
   }
+  const auto original_positions = [&](int64_t otherwise) {
+    const auto inner = reader.optional_positive("original_max_position_embeddings");
+    if (inner && outer_original && *inner != *outer_original)
+      throw_user(ExitCode::kBadFile,
+                 "{}: original_max_position_embeddings is {} in {} but {} at the top; expected one number",
+                 file, *inner, key, *outer_original);
+    return inner ? *inner : outer_original.value_or(otherwise);
+  };
   if (rope.type == RopeType::kLlama3) {
-    for (const char* name : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
-      must_have(name);
+    for (const char* name : {"low_freq_factor", "high_freq_factor"}) must_have(name);
+    if (!outer_original) must_have("original_max_position_embeddings");
     rope.low_freq_factor = reader.positive_real("low_freq_factor", 0);
     rope.high_freq_factor = reader.positive_real("high_freq_factor", 0);
-    rope.original_max_position_embeddings = reader.positive("original_max_position_embeddings", 0);
+    rope.original_max_position_embeddings = original_positions(0);
     if (rope.high_freq_factor <= rope.low_freq_factor)
       throw_unexpected(place, "high_freq_factor", dictionary.at("high_freq_factor"),
                        fmt::format("more than low_freq_factor ({})", rope.low_freq_factor));
   }
   if (rope.type == RopeType::kYarn) {
-    rope.original_max_position_embeddings = reader.positive("original_max_position_embeddings", positions);
+    rope.original_max_position_embeddings = original_positions(positions);
     rope.beta_fast = reader.positive_real("beta_fast", rope.beta_fast);
     rope.beta_slow = reader.positive_real("beta_slow", rope.beta_slow);
     if (rope.beta_fast <= rope.beta_slow)
@@ -131,21 +141,25 @@ LlamaConfig parse_llama_config(const Json& json, const std::string& file) {
 
   const double theta = reader.positive_real("rope_theta", config.rope.theta);
   config.rope.theta = theta;
+  // Angles that nothing scales do not know it.
+  const auto original = reader.optional_positive("original_max_position_embeddings");
   const Json& scaling = reader.value("rope_scaling");
   const Json& parameters = reader.value("rope_parameters");
   if (!scaling.is_null() && !parameters.is_null())
     throw_user(ExitCode::kBadFile,
                "{}: rope_scaling and rope_parameters are both given; expected one of them", file);
   if (!scaling.is_null())
-    config.rope = parse_rope_dictionary(scaling, "rope_scaling", file, theta, config.positions);
+    config.rope = parse_rope_dictionary(scaling, "rope_scaling", file, theta, config.positions, original);
   if (!parameters.is_null()) {
-    config.rope = parse_rope_dictionary(parameters, "rope_parameters", file, theta, config.positions);
+    config.rope =
+        parse_rope_dictionary(parameters, "rope_parameters", file, theta, config.positions, original);
     if (reader.has("rope_theta") && config.rope.theta != theta)
       throw_user(ExitCode::kBadFile, "{}: rope_theta is {} but rope_parameters.rope_theta is {}", file, theta,
                  config.rope.theta);
   }
 
-  reader.must_be("hidden_act", "silu");
+  // "swish" is transformers' other name of the same function.
+  if (reader.word("hidden_act", "silu") != "swish") reader.must_be("hidden_act", "silu");
   reader.must_be("attention_bias", false);
   reader.must_be("mlp_bias", false);
   reader.must_be("pretraining_tp", 1);
@@ -156,7 +170,12 @@ LlamaConfig parse_llama_config(const Json& json, const std::string& file) {
   reader.must_be("rope_interleaved", false);
   reader.must_be("embd_pdrop", 0.0);
   reader.must_be("resid_pdrop", 0.0);
-  reader.harmless("is_llama_config");
+  reader.must_be("hidden_dropout", 0.0);
+  reader.must_be("use_mrope", false);
+  // Of Meta's params.json, beside the intermediate_size that was made of them; of windows, which are off; of norms of other families.
+  for (const char* key : {"is_llama_config", "ffn_dim_multiplier", "multiple_of", "max_window_layers",
+                          "sliding_window_pattern", "layer_norm_eps"})
+    reader.harmless(key);
   reader.base_class_keys();
   reader.finish();
   return config;

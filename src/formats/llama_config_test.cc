@@ -105,6 +105,32 @@ TEST(LlamaConfig, ReadsYarnAndWorksOutItsAttentionFactor) {
   EXPECT_DOUBLE_EQ(mscale.attention_factor, (0.1 * std::log(40.0) + 1) / (0.05 * std::log(40.0) + 1));
 }
 
+TEST(LlamaConfig, KeysOfRealFilesThatChangeNothingAreAccepted) {
+  EXPECT_EQ(parse(R"({"hidden_act":"swish","max_sequence_length":2048,"n_ctx":4096,"max_seq_len":8,
+      "original_max_position_embeddings":1024,"use_flash_attention":true,"layer_norm_eps":1e-5,"multiple_of":256,
+      "ffn_dim_multiplier":1.3,"max_window_layers":28,"use_mrope":false,"neftune_noise_alpha":5,"hidden_dropout":0.0})"),
+            parse("{}"));
+}
+
+// transformers puts the key into the dictionary of a type that uses it.
+TEST(LlamaConfig, OriginalPositionsMayStandAtTheTop) {
+  constexpr std::string_view kScaling =
+      R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4)";
+  EXPECT_EQ(parse(fmt::format(R"({{"original_max_position_embeddings":512,{}}}}})", kScaling)),
+            parse(fmt::format(R"({{{},"original_max_position_embeddings":512}}}})", kScaling)));
+  expect_user_error(
+      ExitCode::kBadFile,
+      "config.json: original_max_position_embeddings is 512 in rope_scaling but 256 at the top", [&] {
+        parse(fmt::format(
+            R"({{"original_max_position_embeddings":256,{},"original_max_position_embeddings":512}}}})",
+            kScaling));
+      });
+  EXPECT_EQ(
+      parse(R"({"original_max_position_embeddings":512,"rope_scaling":{"rope_type":"yarn","factor":4}})")
+          .rope.original_max_position_embeddings,
+      512);
+}
+
 TEST(LlamaConfig, RefusesByNameWhatItCannotHonour) {
   struct Case {
     const char* text;
@@ -121,6 +147,7 @@ TEST(LlamaConfig, RefusesByNameWhatItCannotHonour) {
           {R"({"head_dim":65})", "head_dim is 65; expected an even number"},
           {R"({"hidden_act":"gelu"})", "hidden_act is \"gelu\" (string); Snug supports only \"silu\""},
           {R"({"attention_bias":true})", "attention_bias is true (boolean); Snug supports only false"},
+          {R"({"hidden_dropout":0.1})", "hidden_dropout is 0.1 (number); Snug supports only 0.0"},
           {R"({"mlp_bias":true})", "mlp_bias is true (boolean); Snug supports only false"},
           {R"({"pretraining_tp":2})", "pretraining_tp is 2 (number); Snug supports only 1"},
           {R"({"sliding_window":4096})", "sliding_window is 4096 (number); Snug supports only null"},
