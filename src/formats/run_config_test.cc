@@ -37,6 +37,26 @@ TEST(RunConfig, EmptyIsNoSettings) {
             (std::vector<RunSetting>{{"a", "1", 1}, {"b", "2", 1}}));  // JSON-like is YAML too
 }
 
+TEST(RunConfig, KnowsNoValueListsAndWhatIsNested) {
+  using enum RunSettingKind;
+  const auto settings = parse(
+      "a:\nb: ~\nc: \"~\"\nd: [x, 'y, z', \"null\"]\ne:\n  - 1\n  - ~/f\nf: []\ng: {}\nh:\n  lr: 1\n  deep: "
+      "{x: [1]}\n"
+      "i:\n  - path: p\n    type: t\nj: [null]\nk: last\n");
+  EXPECT_EQ(settings,
+            (std::vector<RunSetting>{{.key = "a", .line = 1, .kind = kNull},
+                                     {.key = "b", .line = 2, .kind = kNull},
+                                     {.key = "c", .value = "~", .line = 3},
+                                     {.key = "d", .line = 4, .kind = kList, .items = {"x", "y, z", "null"}},
+                                     {.key = "e", .line = 5, .kind = kList, .items = {"1", "~/f"}},
+                                     {.key = "f", .line = 8, .kind = kList},
+                                     {.key = "g", .line = 9, .kind = kEmptyMap},
+                                     {.key = "h", .line = 10, .kind = kNested},
+                                     {.key = "i", .line = 13, .kind = kNested},
+                                     {.key = "j", .line = 16, .kind = kNested},
+                                     {.key = "k", .value = "last", .line = 17}}));
+}
+
 TEST(RunConfig, RefusesWithKeyAndLine) {
   struct Case {
     const char* text;
@@ -45,12 +65,6 @@ TEST(RunConfig, RefusesWithKeyAndLine) {
   for (const Case& c : std::initializer_list<Case>{
            {"a: 1\nb: 2\na: 3\n",
             "run.yaml: line 3: a is given again (first on line 1); expected each key once"},
-           {"a: 1\noptimizer:\n  lr: 1\n",
-            "run.yaml: line 2: optimizer has a nested map; expected one value"},
-           {"a: [1, 2]\n", "run.yaml: line 1: a has a list; expected one value"},
-           {"files:\n  - a\n", "line 1: files has a list"},
-           {"a: 1\nb:\n", "line 2: b has no value; expected one"},
-           {"a: ~\n", "line 1: a has no value"},
            {"a: !!python/object:os.system x\n", "line 1: a has the tag"},
            {"a: 1\n---\nb: 2\n", "a second document; expected one"},
            {"- a\n- b\n", "line 1: expected \"key: value\" lines"},
@@ -65,7 +79,11 @@ TEST(RunConfig, RefusesWithKeyAndLine) {
            {"a: &x 1\nb: *x\n", "line 1: a has an anchor; expected one value"},
            {"]", "run.yaml: line 1: not valid YAML"},
            {"a: 1\n}\n", "run.yaml: line 2: not valid YAML"},
-           {"a: {b: {c: 1}}\n", "line 1: a has a nested map"}}) {
+           {"a: [x, \"open\n  - b\n", "line 1: a has a quote that is not closed"},
+           {"x: 0\na: [1,\n\n", "run.yaml: line 2: a: not valid YAML on line 4: end of sequence"},
+           {"a: [!!int 1]\n", "line 1: a has the tag"},
+           {"a:\n  - &x 1\n", "line 1: a has an anchor"},
+           {"a: [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]\n", "line 1: a is nested 17 levels deep"}}) {
     SCOPED_TRACE(c.text);
     expect_user_error(ExitCode::kUsage, c.message, [&] { parse(c.text); });
   }
@@ -111,6 +129,12 @@ TEST(RunConfig, WritesWhatItReads) {
         "[1]", "{a: b}", "*x",   "&x",     "!x",      "%x",        "@x",          "`x`", "a,b",
         "?",   ":",      "=",    "900MiB", "\x01\x7f"})
     settings.push_back({fmt::format("key{}", settings.size()), value, static_cast<int>(settings.size()) + 1});
+  settings.push_back(
+      {.key = "null", .line = 1 + static_cast<int>(settings.size()), .kind = RunSettingKind::kNull});
+  settings.push_back({.key = "list",
+                      .line = 1 + static_cast<int>(settings.size()),
+                      .kind = RunSettingKind::kList,
+                      .items = {"no", "a, b", "~", "x"}});
   EXPECT_EQ(parse(format_run_config(settings)), settings);
   EXPECT_EQ(
       format_run_config(

@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<RunSetting> again = parse_run_config(format_run_config(settings), "again.yaml");
   fuzz::check(again.size() == settings.size(), "written settings are read as many");
   for (size_t i = 0; i < again.size(); ++i)
-    fuzz::check(again[i].key == settings[i].key && again[i].value == settings[i].value,
+    fuzz::check(again[i].key == settings[i].key && again[i].value == settings[i].value &&
+                    again[i].items == settings[i].items,
                 "written settings are read as the same");
   return 0;
 }
