@@ -88,6 +88,7 @@ int run(const std::vector<std::string>& arguments) {
       require_printed();
       return 0;
     }
+    for (const std::string& note : parsed.notes) std::fprintf(stderr, "snug: note: %s\n", note.c_str());
     const int code = info.run(parsed.options);
     // What training prints tells how far it is; its result is the model.
     if (info.command != kTrain) require_printed();

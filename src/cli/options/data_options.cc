@@ -14,7 +14,7 @@ std::vector<OptionInfo> data_options() {
             .help = "Data (docs/data.md): text, rows of JSON (text, Alpaca, ShareGPT, messages, prompt and "
                     "completion, segments, tokens), plain, .gz or .zst, or token shards (nanoGPT raw, "
                     "llm.c). A file, a folder, a pattern or DIR/dataset_info.json#NAME; several separated by "
-                    "commas or by repeating the option."}),
+                    "commas, as a list in YAML, or by repeating the option."}),
        files("validation_file", &RunOptions::validation_file,
              {.commands = kTraining | kEval, .help = "The same, for evaluation loss."}),
        real("validation_split", &RunOptions::validation_split, 0, 1e15,
@@ -49,7 +49,7 @@ std::vector<OptionInfo> data_options() {
              .commands = kTraining | kEval | kDataInspect,
              .help = "The field of a json_text row that is its text. Default: text, or content where there "
                      "is none."}),
-       text("chat_template", &RunOptions::chat_template,
+       path("chat_template", &RunOptions::chat_template,
             {.aliases = {"template", "chat_template_path"},
              .value = "NAME",
              .commands = kTraining | kEval | kDataInspect | kGenerate,
@@ -63,10 +63,11 @@ std::vector<OptionInfo> data_options() {
                  "Variables of the chat template, as an object: '{\"enable_thinking\": false}'. A row's own "
                  "chat_template_kwargs go before them."}),
        boolean("train_on_inputs", &RunOptions::train_on_inputs,
-               {.commands = kTraining | kEval | kDataInspect,
+               {.aliases = {"train_on_prompt"},
+                .commands = kTraining | kEval | kDataInspect,
                 .help = "Learn prompts and all turns of a conversation as well, not only completions and the "
                         "assistant's turns."}),
-       shorthand("completion_only_loss",
+       shorthand("completion_only_loss", "train_on_inputs",
                  {.aliases = {"assistant_only_loss", "mask_prompt"},
                   .commands = kTraining | kEval | kDataInspect,
                   .help = "The opposite of --train_on_inputs: true is what is done anyway."},
@@ -81,11 +82,13 @@ std::vector<OptionInfo> data_options() {
               {{"auto", Packing::kAuto}, {"true", Packing::kOn}, {"false", Packing::kOff}},
               {.aliases = {"sample_packing"},
                .value = "true|false|auto",
+               .bare = "true",
                .commands = kTraining | kEval | kDataInspect,
                .help = "Several samples in one window, which do not see each other. auto: where "
                        "they are short. false: one in each, padded."}),
-       text("data_cache", &RunOptions::data_cache,
-            {.value = "DIR",
+       path("data_cache", &RunOptions::data_cache,
+            {.aliases = {"dataset_prepared_path"},
+             .value = "DIR",
              .commands = kTraining | kEval | kDataInspect,
              .help = "Where prepared data are kept for later runs. Default: snug/data in the user's cache "
                      "directory; where that cannot be written, prepared_data in output_dir."}),

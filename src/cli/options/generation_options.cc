@@ -35,6 +35,7 @@ std::vector<OptionInfo> generation_options() {
              .help = "With --chat: the system message before the prompt."}),
        OptionInfo{.name = "prompt_tokens",
                   .value = "IDS",
+                  .many = OptionInfo::Many::kCommas,
                   .commands = kGenerate,
                   .help = "Token ids to continue, separated by commas; prints ids. For tokenizers that Snug "
                           "does not read.",

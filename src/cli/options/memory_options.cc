@@ -44,9 +44,9 @@ std::vector<OptionInfo> memory_options() {
                .commands = kModelCommands,
                .help = "fp32, or bf16: weights and activations in 16 bits, with fp32 master "
                        "weights and sums. fp16: likewise, with a dynamic loss scale."}),
-       shorthand("bf16", {.commands = kModelCommands, .help = "Same as --precision bf16."},
+       shorthand("bf16", "precision", {.commands = kModelCommands, .help = "Same as --precision bf16."},
                  precision_switch(Precision::kBF16)),
-       shorthand("fp16", {.commands = kModelCommands, .help = "Same as --precision fp16."},
+       shorthand("fp16", "precision", {.commands = kModelCommands, .help = "Same as --precision fp16."},
                  precision_switch(Precision::kF16)),
        OptionInfo{
            .name = "recompute",
@@ -70,12 +70,16 @@ std::vector<OptionInfo> memory_options() {
                    "parameter instead of 4, each rounded once; not with accumulation, whose sums are fp32."}),
        OptionInfo{.name = "allow",
                   .value = "WORDS",
+                  .many = OptionInfo::Many::kRepeats,
                   .commands = kTraining,
                   .help = allowances_help(),
                   .set = [](ProgramOptions& o,
                             const std::string& value) { o.run.allow.merge(parse_allowed(value)); },
                   .get = [](const ProgramOptions& o) { return to_string(o.run.allow); }},
-       shorthand("gradient_checkpointing", {.commands = kTraining, .help = "Same as --recompute block."},
+       shorthand("gradient_checkpointing", "recompute",
+                 {.aliases = {"activation_checkpointing"},
+                  .commands = kTraining,
+                  .help = "Same as --recompute block."},
                  [](RunOptions& o, bool on) {
                    o.recompute.kind = on ? RecomputePolicy::Kind::kBlock : RecomputePolicy::Kind::kNone;
                  }),

@@ -7,8 +7,8 @@ namespace snug {
 std::vector<OptionInfo> model_options() {
   return option_group(
       "Model",
-      {text("model", &RunOptions::model,
-            {.aliases = {"model_name_or_path"},
+      {path("model", &RunOptions::model,
+            {.aliases = {"model_name_or_path", "base_model"},
              .value = "DIR",
              .commands = kModelCommands | kDataInspect,
              .help =

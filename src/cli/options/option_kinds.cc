@@ -10,29 +10,49 @@ OptionInfo or_unset(OptionInfo info) {
   return info;
 }
 
+bool means(const std::string& value, const std::string& word) {
+  if (lowercase(without_blanks(value)) == lowercase(word)) return true;
+  const auto truth = truth_value(value);
+  return truth && word == (*truth ? "true" : "false");
+}
+
 OptionInfo files(std::string name, std::vector<std::string> RunOptions::*field, OptionInfo info) {
   info.name = std::move(name);
   info.value = "FILE";
+  info.many = OptionInfo::Many::kRepeats;
   info.set = [field](ProgramOptions& o, const std::string& value) {
-    size_t begin = 0;
-    while (begin <= value.size()) {
-      const size_t comma = std::min(value.find(',', begin), value.size());
-      if (comma == begin) refuse("found \"{}\"; expected file names separated by commas", value);
-      (o.run.*field).push_back(value.substr(begin, comma - begin));
-      begin = comma + 1;
-    }
+    for (std::string& file : read_paths(value)) (o.run.*field).push_back(std::move(file));
   };
   info.get = [field](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.run.*field, ",")); };
   return info;
 }
 
-OptionInfo shorthand(std::string name, OptionInfo info, std::function<void(RunOptions&, bool)> apply) {
+OptionInfo shorthand(std::string name, std::string of, OptionInfo info,
+                     std::function<void(RunOptions&, bool)> apply) {
   info.name = std::move(name);
+  info.sets = std::move(of);
   info.saved = false;
   info.set = [apply = std::move(apply)](ProgramOptions& o, const std::string& value) {
     apply(o.run, read_bool(value));
   };
   info.get = [](const ProgramOptions&) { return std::string(); };
+  return info;
+}
+
+OptionInfo strategy(std::string name, std::string of, int64_t RunOptions::*steps, OptionInfo info) {
+  info.name = std::move(name);
+  info.value = "no|steps";
+  info.saved = false;
+  info.set = [steps, of](ProgramOptions& o, const std::string& value) {
+    const std::string word = lowercase(without_blanks(value));
+    if (truth_value(value) == false)
+      o.run.*steps = 0;
+    else if (word != "steps")
+      refuse("found \"{}\"; expected no, or steps with {} beside it{}", value, of,
+             word == "epoch" || word == "best" ? fmt::format(" ({} is not there yet)", word) : "");
+  };
+  info.get = [](const ProgramOptions&) { return std::string(); };
+  info.sets = std::move(of);
   return info;
 }
 

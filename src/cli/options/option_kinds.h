@@ -14,6 +14,7 @@
 
 #include "cli/options/option_values.h"
 #include "cli/options/options.h"
+#include "cli/options/path_values.h"
 
 namespace snug {
 
@@ -84,8 +85,20 @@ OptionInfo text(std::string name, std::string Part::*field, OptionInfo info) {
   return info;
 }
 
-// Names of files, separated by commas or by repeating the option.
+// The name of a file or folder (path_values.h).
+template <typename Part>
+OptionInfo path(std::string name, std::string Part::*field, OptionInfo info) {
+  info.name = std::move(name);
+  info.set = [field](ProgramOptions& o, const std::string& value) { field_of(o, field) = read_path(value); };
+  info.get = [field](const ProgramOptions& o) { return field_of(o, field); };
+  return info;
+}
+
+// Names of files, separated by commas, as a list, or by repeating the option.
 OptionInfo files(std::string name, std::vector<std::string> RunOptions::*field, OptionInfo info);
+
+// Whether `value` is how someone writes `word`: in any case, and true and false in every word for them.
+bool means(const std::string& value, const std::string& word);
 
 // One of a fixed set of words. `words` pairs the text with the value; several words may mean one value, the first is printed.
 template <typename Part, typename T>
@@ -95,7 +108,7 @@ OptionInfo choice(std::string name, T Part::*field,
   info.set = [field, words](ProgramOptions& o, const std::string& value) {
     std::vector<std::string> names;
     for (const auto& [word, meaning] : words) {
-      if (word == value) {
+      if (means(value, word)) {
         field_of(o, field) = meaning;
         return;
       }
@@ -111,8 +124,12 @@ OptionInfo choice(std::string name, T Part::*field,
   return info;
 }
 
-// A second name that sets another option to a fixed value, the way users of other programs write it.
-OptionInfo shorthand(std::string name, OptionInfo info, std::function<void(RunOptions&, bool)> apply);
+// A second name that sets option `of` to a fixed value, the way users of other programs write it.
+OptionInfo shorthand(std::string name, std::string of, OptionInfo info,
+                     std::function<void(RunOptions&, bool)> apply);
+
+// Hugging Face's word for whether option `of`, a number of updates, counts: `no` makes it 0, `steps` leaves it.
+OptionInfo strategy(std::string name, std::string of, int64_t RunOptions::*steps, OptionInfo info);
 
 // `entries` with their heading in --help. Those that are not `saved` are no part of the effective configuration.
 std::vector<OptionInfo> option_group(const std::string& heading, std::vector<OptionInfo> entries,

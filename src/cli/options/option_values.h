@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cfloat>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,10 +29,25 @@ inline std::string lowercase(std::string_view text) {
   return lower;
 }
 
+inline std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// The truth value that a word means, in any case; none for other words. The words of YAML 1.1 and of Hugging Face's argument parser.
+inline std::optional<bool> truth_value(std::string_view text) {
+  const std::string word = lowercase(without_blanks(text));
+  for (const char* yes : {"true", "yes", "on", "1", "y", "t"})
+    if (word == yes) return true;
+  for (const char* no : {"false", "no", "off", "0", "n", "f"})
+    if (word == no) return false;
+  return std::nullopt;
+}
+
 inline bool read_bool(const std::string& text) {
-  const std::string word = lowercase(text);
-  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
-  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+  if (const auto value = truth_value(text)) return *value;
   refuse("found \"{}\"; expected true or false", text);
 }
 

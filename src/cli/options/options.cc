@@ -3,11 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/errors.h"
 #include "base/nearest.h"
+#include "cli/options/foreign_options.h"
 #include "cli/options/option_kinds.h"
+#include "cli/options/option_sources.h"
 #include "formats/run_config.h"
 
 namespace snug {
@@ -27,26 +30,35 @@ std::string canonical(std::string_view written) {
   return name;
 }
 
-// The option that `written` names among those of `command`; throws with the nearest name.
-const OptionInfo& find_option(Command command, std::string_view written, std::string_view where) {
+// The option that `name` names among those of `command`; null where none does.
+const OptionInfo* find_option(Command command, std::string_view name) {
+  for (const OptionInfo& info : all_options())
+    if ((info.commands & command) != 0 &&
+        (info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0))
+      return &info;
+  return nullptr;
+}
+
+// Why there is no option `written` of `command`, with the nearest name.
+std::string unknown_option(Command command, std::string_view written, std::string_view where) {
   const std::string name = canonical(written);
   std::vector<std::string> names;
-  bool is_anothers = false;  // commands may have options of the same name and different meanings
   for (const OptionInfo& info : all_options()) {
-    const bool matches = info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0;
-    const bool belongs = (info.commands & command) != 0;
-    if (matches && belongs) return info;
-    is_anothers = is_anothers || matches;
-    if (!belongs) continue;
+    if ((info.commands & command) ==
+        0) {  // commands may have options of the same name and different meanings
+      if (info.name == name || std::count(info.aliases.begin(), info.aliases.end(), name) > 0)
+        return fmt::format(
+            "{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where,
+            name);
+      continue;
+    }
     names.push_back(info.name);
     names.insert(names.end(), info.aliases.begin(), info.aliases.end());
   }
-  if (is_anothers)
-    refuse("{}: option {} does not belong to this command (snug COMMAND --help lists what does)", where, name);
   for (const char* general : {"config", "help"}) names.emplace_back(general);
   const std::string guess = nearest(name, names);
-  refuse("{}: unknown option {}{}", where, written,
-         guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
+  return fmt::format("{}: unknown option {}{}", where, written,
+                     guess.empty() ? "; --help lists all" : fmt::format("; did you mean {}?", guess));
 }
 
 // The option whose values `command` takes without its name; null where there is none.
@@ -54,20 +66,6 @@ const OptionInfo* positional_option(Command command) {
   for (const OptionInfo& info : all_options())
     if ((info.positional & command) != 0) return &info;
   return nullptr;
-}
-
-void apply(const OptionInfo& info, ProgramOptions& options, const std::string& value,
-           std::string_view where) {
-  try {
-    info.set(options, value);
-  } catch (const UserError& error) {
-    throw UserError(error.code(), fmt::format("{}: {}: {}", where, info.name, error.what()));
-  }
-}
-
-bool is_bool_word(const std::string& word) {
-  static const std::set<std::string> kWords = {"true", "false", "yes", "no", "on", "off", "1", "0"};
-  return kWords.contains(lowercase(word));
 }
 
 // `text` broken at spaces into lines of at most `width` characters; a longer word has a line of its own.
@@ -88,11 +86,78 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
   return lines;
 }
 
-// One option as written: its entry and its value.
-struct Given {
-  const OptionInfo* info;
-  std::string value;
+// Settings of one source as they are read: those of Snug's own options, and what was found about the others.
+class Source {
+ public:
+  Source(Command command, Findings& findings, std::vector<std::pair<std::string_view, std::string>>& ignored)
+      : command_(command), findings_(findings), ignored_(ignored) {}
+
+  // `setting.key` as it is written there.
+  void add(const RunSetting& setting, const std::string& where) {
+    const std::string name = canonical(setting.key);
+    const OptionInfo* info = find_option(command_, name);
+    if (info == nullptr) return add_foreign(setting, name, where);
+    using enum RunSettingKind;
+    const bool many = info->many != OptionInfo::Many::kOne;
+    if (setting.kind == kValue)
+      given.push_back({info, name, {setting.value}, where});
+    else if (setting.kind == kList && info->many == OptionInfo::Many::kRepeats)
+      given.push_back({info, name, setting.items, where});
+    else if (setting.kind == kList && many)
+      given.push_back({info, name, {fmt::format("{}", fmt::join(setting.items, ","))}, where});
+    else
+      findings_.problems.push_back(fmt::format(
+          "{}: {} {}", where, setting.key,
+          setting.kind == kNull ? "has no value; expected one (\"\" for an empty text)"
+          : setting.kind == kList
+              ? "has a list; expected one value"
+              : fmt::format("has a nested map or list; expected one value{}", many ? " or a list" : "")));
+  }
+
+  std::vector<GivenOption> given;
+
+ private:
+  void add_foreign(const RunSetting& setting, const std::string& name, const std::string& where) {
+    const ForeignOption* foreign = takes_foreign_options(command_) ? find_foreign_option(name) : nullptr;
+    if (foreign == nullptr) {
+      findings_.problems.push_back(unknown_option(command_, setting.key, where));
+    } else if (is_harmless(*foreign, setting)) {
+      const bool is_empty = setting.kind == RunSettingKind::kNull && foreign->harmless != "*";
+      ignored_.emplace_back(is_empty ? "no value was given" : foreign->because,
+                            fmt::format("{} ({})", name, where));
+    } else {
+      const std::string value = setting.kind == RunSettingKind::kValue ? " " + setting.value
+                                : setting.kind == RunSettingKind::kList
+                                    ? fmt::format(" [{}]", fmt::join(setting.items, ", "))
+                                    : "";
+      findings_.problems.push_back(fmt::format("{}: {}{}: {}", where, setting.key, value, foreign->instead));
+    }
+  }
+
+  static bool takes_foreign_options(Command command) {
+    return (command & (kModelCommands | kDataInspect)) != 0;
+  }
+
+  Command command_;
+  Findings& findings_;
+  std::vector<std::pair<std::string_view, std::string>>& ignored_;
 };
+
+// A line for each reason, in the order of the first name that has it.
+std::vector<std::string> ignored_lines(std::span<const std::pair<std::string_view, std::string>> ignored) {
+  std::vector<std::string> lines;
+  std::set<std::string_view> told;
+  for (const auto& [because, first] : ignored) {
+    if (!told.insert(because).second) continue;
+    std::vector<std::string> names;
+    for (const auto& [reason, name] : ignored)
+      if (reason == because) names.push_back(name);
+    lines.push_back(fmt::format("ignored because {}: {}", because, fmt::join(names, ", ")));
+  }
+  return lines;
+}
+
+constexpr std::string_view kCommandLine = "command line";
 
 }  // namespace
 
@@ -103,8 +168,11 @@ std::span<const OptionInfo> all_options() {
 
 ParsedOptions parse_options(Command command, std::span<const std::string> arguments) {
   ParsedOptions parsed;
-  std::vector<Given> given;
-  std::string config;
+  Findings findings;
+  std::vector<std::pair<std::string_view, std::string>> ignored;
+  Source line(command, findings, ignored), file(command, findings, ignored);
+  std::optional<std::string> config;
+  const std::string on_line(kCommandLine);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
@@ -112,7 +180,7 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
       return parsed;
     }
     if (const OptionInfo* info = positional_option(command); info != nullptr && !argument.starts_with("-")) {
-      given.push_back({info, argument});
+      line.given.push_back({info, info->name, {argument}, on_line});
       continue;
     }
     if (!argument.starts_with("--"))
@@ -120,38 +188,60 @@ ParsedOptions parse_options(Command command, std::span<const std::string> argume
              argument);
     const size_t equals = argument.find('=');
     const std::string written = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const bool is_config = canonical(written) == "config";
-    const OptionInfo* info = is_config ? nullptr : &find_option(command, written, "command line");
-    std::string value;
+    const std::string name = canonical(written);
+    const OptionInfo* info = find_option(command, name);
+    RunSetting setting{.key = written};
+    const bool has_word = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
     if (equals != std::string::npos) {
-      value = argument.substr(equals + 1);
-    } else if (info != nullptr && info->value.empty()) {
-      // A switch: an explicit true or false may follow.
-      value = i + 1 < arguments.size() && is_bool_word(arguments[i + 1]) ? arguments[++i] : "true";
+      setting.value = argument.substr(equals + 1);
+    } else if (info != nullptr && (info->value.empty() || !info->bare.empty())) {
+      // A switch: an explicit value may follow.
+      const bool follows = has_word && (info->value.empty() ? truth_value(arguments[i + 1]).has_value()
+                                                            : !arguments[i + 1].starts_with('-'));
+      setting.value = follows ? arguments[++i] : info->bare.empty() ? "true" : info->bare;
+    } else if (info == nullptr && name != "config") {
+      // Nobody here knows whether a value belongs to it: --no_X is a switch of Hugging Face's that is off.
+      if (find_foreign_option(name) == nullptr && name.starts_with("no_") &&
+          find_foreign_option(name.substr(3)) != nullptr)
+        setting = {.key = written.substr(3), .value = "false"};
+      else
+        setting.value = has_word ? arguments[++i] : "true";
+    } else if (has_word) {
+      setting.value = arguments[++i];
     } else {
-      const bool negative = i + 1 < arguments.size() && arguments[i + 1].size() > 1 &&
-                            arguments[i + 1][0] == '-' &&
-                            std::isdigit(static_cast<unsigned char>(arguments[i + 1][1]));
-      if (i + 1 >= arguments.size() || (arguments[i + 1].starts_with("--") && !negative))
-        refuse("command line: {} needs a value", written);
-      value = arguments[++i];
+      refuse("command line: {} needs a value", written);
     }
-    if (is_config)
-      config = value;
-    else
-      given.push_back({info, value});
+    if (name != "config") {
+      line.add(setting, on_line);
+    } else if (config && *config != setting.value) {
+      refuse("command line: config {} and config {} are both given; expected one file", *config,
+             setting.value);
+    } else {
+      config = setting.value;
+    }
   }
+  if (config && !config->empty())
+    for (const std::string path = read_path(*config); const RunSetting& setting : read_run_config(path))
+      file.add(setting, fmt::format("{}:{}", path, setting.line));
 
+  settle_source(file.given, findings);
+  settle_source(line.given, findings);
   // What the command line says replaces what the file says, for repeatable options as a whole.
-  std::set<std::string> on_command_line;
-  for (const Given& g : given) on_command_line.insert(g.info->name);
-  if (!config.empty())
-    for (const RunSetting& setting : read_run_config(config)) {
-      const std::string where = fmt::format("{}:{}", config, setting.line);
-      const OptionInfo& info = find_option(command, setting.key, where);
-      if (!on_command_line.contains(info.name)) apply(info, parsed.options, setting.value, where);
-    }
-  for (const Given& g : given) apply(*g.info, parsed.options, g.value, "command line");
+  std::erase_if(file.given, [&](const GivenOption& in_file) {
+    return std::any_of(line.given.begin(), line.given.end(),
+                       [&](const GivenOption& g) { return g.info == in_file.info; });
+  });
+  std::vector<GivenOption> given = std::move(file.given);
+  given.insert(given.end(), line.given.begin(), line.given.end());
+  for (const GivenOption& g : given) apply(g, parsed.options, findings);
+  if (findings.problems.empty()) check_together(given, parsed.options, findings);
+
+  if (findings.problems.size() == 1) refuse("{}", findings.problems.front());
+  if (!findings.problems.empty())
+    refuse("{} options cannot be used:\n  {}", findings.problems.size(),
+           fmt::join(findings.problems, "\n  "));
+  parsed.notes = ignored_lines(ignored);
+  parsed.notes.insert(parsed.notes.end(), findings.notes.begin(), findings.notes.end());
   return parsed;
 }
 

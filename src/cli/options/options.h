@@ -1,10 +1,11 @@
 // cli/options/options.h — the one table of options: names, aliases, groups, defaults, meaning; command line and YAML read through it
 //
 // An option may be written --name value or --name=value, with dashes or underscores. A YAML file given by --config holds the same
-// keys; the command line wins. Unknown names are errors that suggest the nearest one. `--help`, the echo of the effective configuration,
+// keys; the command line wins, under any of an option's names. Unknown names are errors that suggest the nearest one. `--help`, the echo of the effective configuration,
 // config.yaml and docs/options.md all come from this table.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -56,8 +57,16 @@ struct ProgramOptions {
 struct OptionInfo {
   std::string name = {};                  // canonical, with underscores
   std::vector<std::string> aliases = {};  // other spellings people type; each means exactly the same value
+  std::string sets = {};                  // the option that it sets in another way; empty: itself
   std::string group = {};
   std::string value = {};  // placeholder as in --help; empty for a switch
+  std::string bare =
+      {};  // the value of a name with nothing behind it on the command line; empty: one must follow
+  enum class Many : uint8_t {
+    kOne,
+    kRepeats,  // each value adds to those before: the option may be repeated, or be a list in YAML
+    kCommas,   // a list in YAML is the same as its items with commas between them
+  } many = Many::kOne;
   unsigned commands = 0;
   unsigned positional = 0;  // commands for which words without an option's name are its values
   std::string help = {};
@@ -72,10 +81,14 @@ std::span<const OptionInfo> all_options();
 struct ParsedOptions {
   ProgramOptions options;
   bool help = false;
+  // For people, a sentence each: what was ignored and why, and which of two options goes before the other.
+  std::vector<std::string> notes = {};
 };
 
 // Reads `arguments` (without program and command). Throws UserError(kUsage) that names option, value found and value expected, or
-// for YAML the file and line.
+// for YAML the file and line; several wrong ones are told together. Two settings of one source, the command line or the file, whose order
+// would matter contradict each other, and are refused unless Hugging Face says which goes first (a note says it, too). Names of other
+// trainers' options that change nothing here are ignored with a note (foreign_options.h).
 ParsedOptions parse_options(Command command, std::span<const std::string> arguments);
 
 // Every option of `command` with its effective value, in table order; the default where nothing else was said.

@@ -13,7 +13,7 @@ std::vector<OptionInfo> program_options() {
                {.commands = kPlan,
                 .help = "Show memory against speed from the smallest budget that works to keeping "
                         "everything, with the named policies, as a table and a plot."}),
-       text("sweep_svg", &ProgramOptions::sweep_svg,
+       path("sweep_svg", &ProgramOptions::sweep_svg,
             {.value = "FILE", .commands = kPlan, .help = "Draw the sweep into FILE, a standalone SVG."}),
        integer("samples", &ProgramOptions::samples, 0,
                {.commands = kDataInspect, .help = "Samples to show, drawn by the seed."}, 10000),

@@ -13,7 +13,7 @@ constexpr unsigned kTokenizing = kTokenizerEncode | kTokenizerDecode | kTokenize
 std::vector<OptionInfo> tokenizer_options() {
   return option_group(
       "Tokenizer",
-      {text("tokenizer", &TokenizerOptions::tokenizer,
+      {path("tokenizer", &TokenizerOptions::tokenizer,
             {.value = "PATH",
              .commands = kTokenizerEncode | kTokenizerDecode,
              .help =
@@ -21,13 +21,15 @@ std::vector<OptionInfo> tokenizer_options() {
        OptionInfo{
            .name = "file",
            .value = "FILE",
+           .many = OptionInfo::Many::kRepeats,
            .commands = kTokenizing,
            .help = "encode: text of any size. decode: token ids separated by white space. train: text; "
                    "several files by repeating the option.",
-           .set = [](ProgramOptions& o, const std::string& value) { o.tokenizer.files.push_back(value); },
+           .set = [](ProgramOptions& o,
+                     const std::string& value) { o.tokenizer.files.push_back(read_path(value)); },
            .get =
                [](const ProgramOptions& o) { return fmt::format("{}", fmt::join(o.tokenizer.files, " ")); }},
-       text("output", &TokenizerOptions::output,
+       path("output", &TokenizerOptions::output,
             {.value = "FILE",
              .commands = kTokenizing,
              .help = "Where the result goes, whole or not at all. Default: standard output."}),
@@ -44,6 +46,7 @@ std::vector<OptionInfo> tokenizer_options() {
                {.commands = kTokenizerTrain, .help = "Pairs that occur less often are not merged."}),
        OptionInfo{.name = "special_tokens",
                   .value = "TOKENS",
+                  .many = OptionInfo::Many::kCommas,
                   .commands = kTokenizerTrain,
                   .help = "Tokens that get the first ids, separated by commas.",
                   .set =

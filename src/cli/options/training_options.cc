@@ -8,7 +8,7 @@ namespace {
 // Of per_device_train_batch_size: a number or the word auto.
 OptionInfo or_auto(OptionInfo info) {
   info.set = [number = info.set](ProgramOptions& o, const std::string& value) {
-    if (value == "auto")
+    if (means(value, "auto"))
       o.run.per_device_train_batch_size = RunOptions::kAuto;
     else
       number(o, value);
@@ -62,16 +62,19 @@ std::vector<OptionInfo> optimizer_options() {
                {"constant", LearningRateSchedule::kConstant},
                {"constant_with_warmup", LearningRateSchedule::kConstantWithWarmup},
                {"inverse_sqrt", LearningRateSchedule::kInverseSqrt}},
-              {.value = "NAME",
+              {.aliases = {"lr_scheduler"},
+               .value = "NAME",
                .commands = kTraining,
                .help = "linear, cosine, cosine_with_restarts, polynomial, constant, "
                        "constant_with_warmup or inverse_sqrt."}),
        real("warmup_steps", &RunOptions::warmup_steps, 0, 1e15,
             {.commands = kTraining, .help = "Updates with a rising rate; below 1 a share of all updates."}),
        OptionInfo{.name = "warmup_ratio",
+                  .sets = "warmup_steps",
                   .value = "X",
                   .commands = kTraining,
-                  .help = "Older name for warmup_steps below 1: a share of all updates.",
+                  .help = "Older name for warmup_steps below 1: a share of all updates. A warmup_steps above "
+                          "0 beside it goes before it.",
                   .set =
                       [](ProgramOptions& o, const std::string& value) {
                         o.run.warmup_steps =
@@ -97,7 +100,8 @@ std::vector<OptionInfo> optimizer_options() {
                {"adamw_8bit", Moments::kEightBit},
                {"adamw_bnb_8bit", Moments::kEightBit},
                {"adamw_torch_8bit", Moments::kEightBit}},
-              {.value = "NAME",
+              {.aliases = {"optimizer"},
+               .value = "NAME",
                .commands = kTraining,
                .help = "adamw_torch (also adamw_torch_fused, adamw: the same numbers): moments in "
                        "fp32, 8 bytes a parameter; adamw_bf16: 4 bytes; adamw_8bit (also "
