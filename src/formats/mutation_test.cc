@@ -202,11 +202,11 @@ TEST(Mutations, TokenShards) {
 }
 
 TEST(Mutations, RunConfigurations) {
-  EXPECT_GT(
-      refusals(
-          "# run\nmodel: dir\nlearning_rate: 5e-5\nname: \"a: b\"\nother: 'x'\ntext: >\n  folded\n  text\n",
-          [](const std::string& damaged) { parse_run_config(damaged, "run.yaml"); }),
-      kRounds / 4);
+  EXPECT_GT(refusals("# run\nmodel: dir\nlearning_rate: 5e-5\nname: \"a: b\"\nother: 'x'\ntext: >\n  "
+                     "folded\n  text\nfiles: [a, 'b, c']\n"
+                     "nothing:\nlist:\n  - x\n  - ~\nmap: {y: {z: [1, \"2\"]}}\n",
+                     [](const std::string& damaged) { parse_run_config(damaged, "run.yaml"); }),
+            kRounds / 4);
 }
 
 }  // namespace

@@ -86,6 +86,8 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
   return lines;
 }
 
+constexpr std::string_view kNoValue = "no value was given";
+
 // Settings of one source as they are read: those of Snug's own options, and what was found about the others.
 class Source {
  public:
@@ -99,7 +101,9 @@ class Source {
     if (info == nullptr) return add_foreign(setting, name, where);
     using enum RunSettingKind;
     const bool many = info->many != OptionInfo::Many::kOne;
-    if (setting.kind == kValue)
+    if (setting.kind == kNull && info->value.empty())  // files of axolotl name every switch
+      ignored_.emplace_back(kNoValue, fmt::format("{} ({})", name, where));
+    else if (setting.kind == kValue)
       given.push_back({info, name, {setting.value}, where});
     else if (setting.kind == kList && info->many == OptionInfo::Many::kRepeats)
       given.push_back({info, name, setting.items, where});
@@ -123,8 +127,7 @@ class Source {
       findings_.problems.push_back(unknown_option(command_, setting.key, where));
     } else if (is_harmless(*foreign, setting)) {
       const bool is_empty = setting.kind == RunSettingKind::kNull && foreign->harmless != "*";
-      ignored_.emplace_back(is_empty ? "no value was given" : foreign->because,
-                            fmt::format("{} ({})", name, where));
+      ignored_.emplace_back(is_empty ? kNoValue : foreign->because, fmt::format("{} ({})", name, where));
     } else {
       const std::string value = setting.kind == RunSettingKind::kValue ? " " + setting.value
                                 : setting.kind == RunSettingKind::kList

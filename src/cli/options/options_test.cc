@@ -173,6 +173,14 @@ TEST_F(OptionsFile, WhatMeansNothingHereIsIgnoredWithTheReason) {
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 11) << all;
 }
 
+TEST_F(OptionsFile, ASwitchWithoutAValueIsNotGiven) {
+  const ParsedOptions parsed = of("bf16: true\nfp16:\ngradient_checkpointing: ~\n");
+  EXPECT_EQ(parsed.options.run.precision, Precision::kBF16);
+  EXPECT_EQ(parsed.options.run.recompute.kind, RecomputePolicy::Kind::kOptimal);
+  EXPECT_THAT(parsed.notes, ElementsAre(AllOf(HasSubstr("ignored because no value was given: fp16 ("),
+                                              HasSubstr("gradient_checkpointing ("))));
+}
+
 TEST_F(OptionsFile, WhatPeopleRelyOnIsRefused) {
   for (const char* yaml :
        {"save_total_limit: 2", "load_best_model_at_end: true", "resume_from_checkpoint: true",
