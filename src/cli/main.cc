@@ -11,6 +11,7 @@
 #include "base/library_pool.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/openmp_waits.h"
 #include "cli/options/options.h"
 #include "cli/standard_streams.h"
 
@@ -103,6 +104,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace snug
 
 int main(int count, char** values) {
+  snug::shorten_openmp_waits(values);
   snug::open_missing_standard_streams();
   // Beyond a file-size limit a write fails, so that it is told like a full disk, instead of a signal that ends the process.
   std::signal(SIGXFSZ, SIG_IGN);

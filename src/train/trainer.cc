@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/file.h"
 #include "data/prefetch.h"
+#include "observe/core_share.h"
 #include "runtime/canary.h"
 #include "train/cost_check.h"
 #include "train/first_non_finite.h"
@@ -105,6 +106,7 @@ class Trainer {
         hyperparameters_(executor_.tensor(update_phase_ + "/hyperparameters")),
         control_(executor_.tensor(update_phase_ + "/control")),
         update_randomness_(phase_tensor(executor_, update_phase_, kUpdateRandomness)),
+        core_share_(run.options.threads),
         rate_{.schedule = run.options.lr_scheduler_type,
               .peak = run.options.learning_rate,
               .warmup_updates = warmup_updates(run.options.warmup_steps, run.updates),
@@ -178,8 +180,15 @@ class Trainer {
       note_skipped(outcome);
     }
     log(outcome, seconds);
+    look_at_cores();
     if (due(run_.options.eval_steps) && run_.data.validation) evaluate();
     if (due(run_.options.save_steps) && output_ != nullptr) save_checkpoint();
+  }
+
+  void look_at_cores() {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now().time_since_epoch();
+    if (!core_share_.due(wall.count())) return;
+    if (const auto text = core_share_.look(core_times())) observer_.note(*text);
   }
 
   void save_checkpoint() {
@@ -474,6 +483,7 @@ class Trainer {
   float inverse_tokens_ = 0;             // of the update that runs
   std::optional<LossScale> loss_scale_;  // fp16
   std::vector<PlanTensorId> scale_inputs_;
+  CoreShareWatch core_share_;
   LearningRate rate_;
   std::optional<Canary> canary_;
   std::optional<Evaluator> evaluator_;

@@ -69,7 +69,11 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
   if (process_ == 0) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
-    setenv("OMP_WAIT_POLICY", "passive", 1);
+    unsetenv("GOMP_SPINCOUNT");
+    if (surroundings.passive_waits)
+      setenv("OMP_WAIT_POLICY", "passive", 1);
+    else
+      unsetenv("OMP_WAIT_POLICY");
     setenv("XDG_CACHE_HOME", cache_path.c_str(), 1);
     enter(surroundings);
     execv(pointers[0], pointers.data());
@@ -79,6 +83,10 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
   ::close(err[1]);
   out_ = out[0];
   err_ = err[0];
+}
+
+std::string RunningProgram::proc_file(const std::string& name) const {
+  return file_text("/proc/" + std::to_string(process_) + "/" + name);
 }
 
 RunningProgram::~RunningProgram() {

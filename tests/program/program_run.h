@@ -32,6 +32,7 @@ struct Surroundings {
   std::vector<int> closed = {};     // standard descriptors that it is started without
   std::string output = {};          // file that standard output is written to; empty: kept for the test
   bool no_hang_up = false;          // SIGHUP is ignored, as under nohup
+  bool passive_waits = true;        // false: the environment says nothing of how OpenMP's threads wait
 };
 
 struct ProgramEnd {
@@ -57,6 +58,8 @@ class RunningProgram {
   // Waits until the program has a handler for `signal`; false when it has none within the time.
   bool wait_for_handler(int signal) const;
   void send(int signal) const;
+  // The kernel's file of this process: "environ", "comm", …
+  std::string proc_file(const std::string& name) const;
   // Nobody reads standard output any more.
   void close_output();
   // Waits for the end; kills the program when its time is up.
