@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <ctime>
 #include <mutex>
 #include <random>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -581,6 +583,17 @@ std::vector<std::string> list_directory(const std::string& path) {
   return names;
 }
 
+namespace {
+constexpr std::string_view kGitLfsPointer = "version https://git-lfs.github.com/spec/";
+
+[[noreturn]] void throw_git_lfs_pointer(const std::string& path) {
+  throw_user(ExitCode::kBadFile,
+             "{}: is a pointer of git-lfs and not the file itself; expected the file: fetch it with "
+             "`git lfs pull` in its repository, or download it",
+             path);
+}
+}  // namespace
+
 std::string read_small_file(const std::string& path, Bytes limit) {
   const InputFile file(path);
   if (file.size() > limit.value)
@@ -588,7 +601,16 @@ std::string read_small_file(const std::string& path, Bytes limit) {
                format_bytes(limit));
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
+  if (text.starts_with(kGitLfsPointer)) throw_git_lfs_pointer(path);
   return text;
+}
+
+void refuse_git_lfs_pointer(const std::string& path) {
+  const InputFile file(path);
+  std::array<char, kGitLfsPointer.size()> begin{};
+  if (file.size() < static_cast<int64_t>(begin.size())) return;
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  if (std::string_view(begin.data(), begin.size()) == kGitLfsPointer) throw_git_lfs_pointer(path);
 }
 
 void write_file(const std::string& path, std::string_view bytes) {

@@ -266,6 +266,10 @@ std::vector<std::string> list_directory(const std::string& path);
 // The whole of a small file. Throws UserError(kBadFile) when it is larger than `limit`.
 std::string read_small_file(const std::string& path, Bytes limit);
 
+// Throws UserError(kBadFile) where the file is what git leaves in the place of a large one that git-lfs did not fetch; read_small_file
+// refuses these, too.
+void refuse_git_lfs_pointer(const std::string& path);
+
 // AtomicFile with these bytes.
 void write_file(const std::string& path, std::string_view bytes);
 

@@ -147,6 +147,7 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& json, const st
 // Reads the header's JSON text; the length is checked against the file before anything is allocated.
 std::string read_header(const InputFile& file) {
   const std::string& path = file.path();
+  refuse_git_lfs_pointer(path);
   if (file.size() < kLengthBytes)
     throw_user(ExitCode::kBadFile,
                "{}: is {} bytes; a safetensors file begins with 8 bytes of header length (probably an "
