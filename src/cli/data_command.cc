@@ -96,8 +96,13 @@ class Inspection {
  private:
   void inspect_stream(const DataWatch& watch) {
     DataReport report;
-    const JoinedStream stream =
-        open_stream(files_, options_, directory_, model_.vocabulary, tokenizer_.get(), watch, report);
+    std::optional<SampleCache> cache;
+    const JoinedStream stream = open_stream(
+        files_, options_, directory_, model_.vocabulary, tokenizer_.get(),
+        [&]() -> const SampleCache& {
+          return cache ? *cache : cache.emplace(open_sample_cache(options_, watch.note));
+        },
+        watch, report);
     const StreamWindows windows(stream, options_.max_length, files_.front().path);
     report.tokens = windows.tokens();
     report.windows.windows = windows.count();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <cstring>
 
 #include "base/checked.h"
@@ -136,6 +135,61 @@ std::optional<TokenDType> megatron_dtype(const std::string& path) {
   }
 }
 
+// Other files that are called .bin or are forced to be shards, by how they begin.
+struct OtherContent {
+  std::string_view magic, what;
+};
+constexpr std::array<OtherContent, 5> kOtherContents = {{
+    {"\x93NUMPY",
+     "an array of NumPy's, whose header is no tokens; expected its ids alone: "
+     "numpy.load(FILE).ravel().tofile(NEW)"},
+    {"PK\x03\x04", "a zip archive (of NumPy's or PyTorch's, perhaps); expected a shard of tokens"},
+    {"%PDF", "a PDF document; expected a shard of tokens"},
+    {std::string_view("\x1F\x8B\x08\x00", 4), "packed with gzip; expected shards as they lie: gzip -d"},
+    {"\x28\xB5\x2F\xFD", "packed with zstd; expected shards as they lie: zstd -d"},
+}};
+
+// Refuses ids without a header that cannot be what they are read as: files of something else, text, and ids of another width, whose upper
+// halves are regular zeros.
+void refuse_other_content(const InputFile& file, TokenDType dtype) {
+  std::string bytes(static_cast<size_t>(std::min<int64_t>(file.size(), kBufferBytes)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  for (const OtherContent& other : kOtherContents)
+    if (bytes.starts_with(other.magic)) throw_user(ExitCode::kBadFile, "{}: is {}", file.path(), other.what);
+  constexpr size_t kTextBytes = 256, kFewestWide = 8;
+  const auto is_text = [](unsigned char c) { return (c >= 0x20 && c < 0x7F) || (c >= '\t' && c <= '\r'); };
+  if (bytes.size() >= kTextBytes && std::all_of(bytes.begin(), bytes.end(), is_text))
+    throw_user(
+        ExitCode::kBadFile,
+        "{}: is text (its first {} bytes are ASCII); expected a shard of tokens. --dataset_format text "
+        "reads it so",
+        file.path(), bytes.size());
+  // By place of an id among groups of four: whether all are zero.
+  const auto width = static_cast<size_t>(width_bytes(dtype));
+  const size_t count = bytes.size() / width;
+  if (count < 2 * kFewestWide) return;
+  std::array<bool, 4> zero = {true, true, true, true};
+  for (size_t i = 0; i < count; ++i)
+    for (size_t k = 0; k < width; ++k) zero[i % 4] = zero[i % 4] && bytes[i * width + k] == '\0';
+  const auto refuse = [&](std::string_view places, int64_t read_as, std::string_view advice) {
+    throw_user(ExitCode::kBadFile,
+               "{}: {} of its first {} ids are all 0, as when {}-byte ids are read as {}-byte ones; {}",
+               file.path(), places, count, read_as, width, advice);
+  };
+  if (dtype == TokenDType::kUint16 && !zero[0] && zero[1] && zero[2] && zero[3])
+    refuse("three of every four", static_cast<int64_t>(4 * width),
+           "expected ids of 2 or 4 bytes: numpy.fromfile(FILE, dtype='<i8').astype('<u4').tofile(NEW) and "
+           "--token_dtype uint32");
+  if (zero[1] && zero[3] && !(zero[0] && zero[2]))
+    refuse("every second one", static_cast<int64_t>(2 * width),
+           dtype == TokenDType::kUint16
+               ? "expected uint16 ids (--token_dtype uint32 reads ids of 4 bytes)"
+               : "expected uint32 ids: numpy.fromfile(FILE, dtype='<i8').astype('<u4').tofile(NEW)");
+  if (zero[0] && zero[2] && !(zero[1] && zero[3]))
+    refuse("every second one, the first among them,", static_cast<int64_t>(2 * width),
+           "or big-endian ones; expected little-endian ids of the width that --token_dtype says");
+}
+
 // Looks at the first tokens, so that a file of something else is refused before a run begins.
 std::unique_ptr<TokenStream> with_good_begin(std::unique_ptr<TokenStream> stream) {
   std::vector<int32_t> first(std::min(kBufferBytes / sizeof(uint16_t), static_cast<size_t>(stream->size())));
@@ -159,16 +213,9 @@ TokenDType default_token_dtype(int64_t vocabulary) {
   return vocabulary <= 65536 ? TokenDType::kUint16 : TokenDType::kUint32;
 }
 
-bool is_text_path(std::string_view path) {
-  constexpr std::string_view kExtension = ".txt";
-  if (path.size() < kExtension.size()) return false;
-  const std::string_view end = path.substr(path.size() - kExtension.size());
-  return std::equal(end.begin(), end.end(), kExtension.begin(),
-                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
-}
-
 std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDType dtype, int64_t vocabulary) {
   require(vocabulary > 0, "{}: a vocabulary of {} ids", path, vocabulary);
+  refuse_git_lfs_pointer(path);
   InputFile file(path);
   if (file.size() == 0) throw_user(ExitCode::kBadFile, "{}: is empty; expected tokens", path);
   int32_t magic = 0;
@@ -198,6 +245,7 @@ std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDTyp
         std::make_unique<ShardStream>(std::move(file), kHeaderBytes, count, kind.dtype, vocabulary));
   }
   dtype = megatron_dtype(path).value_or(dtype);
+  refuse_other_content(file, dtype);
   const int64_t width = width_bytes(dtype);
   if (file.size() % width != 0)
     throw_user(ExitCode::kBadFile,
@@ -223,11 +271,6 @@ std::unique_ptr<TokenStream> open_text(const std::string& path, int64_t vocabula
     throw_user(ExitCode::kBadFile, "{}: is {}; expected text", path,
                start == 0 ? "empty" : "a byte order mark and nothing else");
   return std::make_unique<TextStream>(std::move(file), start);
-}
-
-std::unique_ptr<TokenStream> open_token_stream(const std::string& path, TokenDType dtype,
-                                               int64_t vocabulary) {
-  return is_text_path(path) ? open_text(path, vocabulary) : open_token_shard(path, dtype, vocabulary);
 }
 
 }  // namespace snug

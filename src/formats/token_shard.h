@@ -4,7 +4,7 @@
 //   Megatron    the same beside an index (NAME.idx for NAME.bin), which says the type; its documents are not looked at
 //   llm.c       256 little-endian int32: magic 20240520, version 1, count, then uint16 ids (GPT-2); or magic 20240801, version 7,
 //               then uint32 ids (Llama 3). The file size must match the count
-//   text        *.txt: its bytes are ids 0–255, then one end of text (256) (formats/byte_tokenizer.h). A UTF-8 byte order mark at
+//   text        its bytes are ids 0–255, then one end of text (256) (formats/byte_tokenizer.h). A UTF-8 byte order mark at
 //               the beginning is no part of the text and is passed over; every other byte is kept, carriage returns included
 //
 // llm.c's header is recognised by its magic whatever the file is called. Reading is bounded: a request is
@@ -42,9 +42,6 @@ class TokenStream {
   virtual void read(int64_t first, std::span<int32_t> out) const = 0;
 };
 
-// Whether a path is text for these readers: it ends in ".txt" (any case).
-bool is_text_path(std::string_view path);
-
 // Opens a shard. `dtype` is used where neither the file nor an index of Megatron's beside it (NAME.idx) says another. Throws UserError(kBadFile) for an empty
 // file, a size that is no multiple of the width, an unknown version, a size that contradicts the header, or first tokens outside the
 // vocabulary.
@@ -52,8 +49,5 @@ std::unique_ptr<TokenStream> open_token_shard(const std::string& path, TokenDTyp
 
 // Opens a text. Throws UserError(kBadFile) for an empty one and for a vocabulary of less than 257 ids.
 std::unique_ptr<TokenStream> open_text(const std::string& path, int64_t vocabulary);
-
-// open_text or open_token_shard by is_text_path.
-std::unique_ptr<TokenStream> open_token_stream(const std::string& path, TokenDType dtype, int64_t vocabulary);
 
 }  // namespace snug

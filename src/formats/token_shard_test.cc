@@ -207,14 +207,59 @@ TEST(TextStream, RefusesEmptyTextAndSmallVocabularies) {
                     [&] { open_text(directory.add("a.txt", "x"), 256); });
 }
 
-TEST(TokenStream, ChoosesByTheName) {
+// Ids of another width are within the vocabulary, all of them: only their regular zeros tell.
+TEST(TokenShard, RefusesIdsOfAnotherWidth) {
   const TemporaryDirectory directory;
-  EXPECT_TRUE(is_text_path("x/a.txt"));
-  EXPECT_TRUE(is_text_path("A.TXT"));
-  EXPECT_FALSE(is_text_path("a.bin"));
-  EXPECT_FALSE(is_text_path("txt"));
-  EXPECT_EQ(open_token_stream(directory.add("a.txt", "ab"), TokenDType::kUint16, 300)->size(), 3);
-  EXPECT_EQ(open_token_stream(directory.add("a.bin", "ab"), TokenDType::kUint16, 30000)->size(), 1);
+  std::vector<uint16_t> narrow;
+  std::vector<uint32_t> wide, big_endian;
+  std::vector<uint64_t> widest;
+  for (uint32_t i = 0; i < 40; ++i) {
+    const uint32_t id = i * 1237 % 50257;
+    narrow.push_back(static_cast<uint16_t>(id));
+    wide.push_back(id);
+    widest.push_back(id);
+    big_endian.push_back(id % 256 << 16);  // its upper half comes first
+  }
+  const std::string n = directory.add("narrow.bin", bytes_of(narrow));
+  const std::string w = directory.add("wide.bin", bytes_of(wide));
+  const std::string x = directory.add("widest.bin", bytes_of(widest));
+  const std::string b = directory.add("big.bin", bytes_of(big_endian));
+  EXPECT_EQ(open_token_shard(n, TokenDType::kUint16, 50257)->size(), 40);
+  EXPECT_EQ(open_token_shard(w, TokenDType::kUint32, 50257)->size(), 40);
+  const auto refused = [](const std::string& path, TokenDType dtype, std::string_view words) {
+    expect_user_error(ExitCode::kBadFile, words, [&] { open_token_shard(path, dtype, 50257); });
+  };
+  refused(
+      w, TokenDType::kUint16,
+      "wide.bin: every second one of its first 80 ids are all 0, as when 4-byte ids are read as 2-byte ones");
+  refused(x, TokenDType::kUint16,
+          "widest.bin: three of every four of its first 160 ids are all 0, as when 8-byte ids are read as "
+          "2-byte ones");
+  refused(x, TokenDType::kUint32, "as when 8-byte ids are read as 4-byte ones");
+  refused(b, TokenDType::kUint16, "big-endian");
+  // A few zeros, or nothing but zeros, are no pattern of widths.
+  const auto few = directory.add("few.bin", bytes_of<uint16_t>({5, 0, 6, 0}));
+  EXPECT_EQ(open_token_shard(few, TokenDType::kUint16, 300)->size(), 4);
+  const auto zeros = directory.add("zeros.bin", std::string(100, '\0'));
+  EXPECT_EQ(open_token_shard(zeros, TokenDType::kUint16, 300)->size(), 50);
+}
+
+TEST(TokenShard, RefusesFilesOfSomethingElse) {
+  const TemporaryDirectory directory;
+  const auto refused = [&](const std::string& begin, std::string_view words) {
+    const std::string path = directory.add("a.bin", begin + std::string(1000, '\x01'));
+    expect_user_error(ExitCode::kBadFile, words, [&] { open_token_shard(path, TokenDType::kUint16, 65536); });
+  };
+  refused("\x93NUMPY", "a.bin: is an array of NumPy's");
+  refused("PK\x03\x04", "a zip archive");
+  refused("%PDF-1", "a PDF document");
+  refused(std::string("\x1F\x8B\x08\x00", 4), "packed with gzip");
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "is a pointer of git-lfs");
+  std::string text;
+  while (text.size() < 600) text += "The quick brown fox. ";
+  const std::string path = directory.add("b.bin", text);
+  expect_user_error(ExitCode::kBadFile, "b.bin: is text (its first 609 bytes are ASCII)",
+                    [&] { open_token_shard(path, TokenDType::kUint16, 65536); });
 }
 
 }  // namespace

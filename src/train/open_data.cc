@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
@@ -14,6 +16,7 @@
 #include "data/tokenized_text.h"
 #include "formats/byte_tokenizer.h"
 #include "formats/chat_template/chat_template.h"
+#include "formats/dataset/byte_source.h"
 #include "formats/dataset/dataset_reader.h"
 #include "formats/token_shard.h"
 #include "formats/tokenizer/tokenizer_json.h"
@@ -90,6 +93,7 @@ class Opener {
         watch_(watch) {}
 
   RunData open(const RunFiles& files) {
+    tell_of_repetitions(files);
     RunData data;
     const double split = options_.validation_split;
     const bool train_is_rows = !files.train.empty() && is_row_format(files.train.front().format);
@@ -136,12 +140,35 @@ class Opener {
   void tell(std::string_view note) const {
     if (watch_.note) watch_.note(note);
   }
+  // A file that is read several times as training data, or is on both sides, may be meant so; it is told, whatever its names are.
+  void tell_of_repetitions(const RunFiles& files) const {
+    std::map<std::string, int64_t> times;
+    const auto same = [](const std::string& path) {
+      std::error_code failed;
+      const std::string real = std::filesystem::canonical(path, failed).string();
+      return failed ? path : real;
+    };
+    for (const DataFile& file : files.train)
+      if (const int64_t time = ++times[same(file.path)]; time == 2)
+        tell(fmt::format("{} is given more than once as training data: it is learned each time", file.path));
+    std::set<std::string> validation;
+    for (const DataFile& file : files.validation) {
+      const std::string path = same(file.path);
+      if (!validation.insert(path).second)
+        tell(fmt::format("{} is given more than once as validation data: it counts each time", file.path));
+      else if (times.contains(path))
+        tell(fmt::format("{} is training and validation data: its evaluation loss is of what was learned",
+                         file.path));
+    }
+  }
 
   std::shared_ptr<const SampleFile> open_rows(const std::vector<DataFile>& files, DataReport& report) {
     return prepare_rows(files, options_, directory_, vocabulary_, tokenizer_, cache(), watch_, report);
   }
-  JoinedStream open_stream(const std::vector<DataFile>& files, DataReport& report) const {
-    return snug::open_stream(files, options_, directory_, vocabulary_, tokenizer_, watch_, report);
+  JoinedStream open_stream(const std::vector<DataFile>& files, DataReport& report) {
+    return snug::open_stream(
+        files, options_, directory_, vocabulary_, tokenizer_,
+        [this]() -> const SampleCache& { return cache(); }, watch_, report);
   }
 
   std::unique_ptr<Windows> windows_of(JoinedStream stream, const std::vector<DataFile>& files,
@@ -311,10 +338,10 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
 
 JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& options,
                          const ModelDirectory& directory, int64_t vocabulary, const Tokenizer* tokenizer,
-                         const DataWatch& watch, DataReport& report) {
+                         const std::function<const SampleCache&()>& cache, const DataWatch& watch,
+                         DataReport& report) {
   const TokenDType dtype = options.token_dtype.empty() ? default_token_dtype(vocabulary)
                                                        : parse_token_dtype(options.token_dtype).value();
-  std::optional<SampleCache> cache;  // bytes and shards need none
   std::unique_ptr<const Tokenizer> bytes;
   std::vector<std::shared_ptr<const TokenStream>> streams;
   for (const DataFile& file : files) {
@@ -322,14 +349,10 @@ JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& o
       streams.push_back(open_token_shard(file.path, dtype, vocabulary));
       continue;
     }
-    if (tokenizer == nullptr && is_text_path(file.path)) {
+    if (tokenizer == nullptr && !is_packed(file.path)) {
       streams.push_back(open_text(file.path, vocabulary));
       continue;
     }
-    if (!cache)
-      cache.emplace(open_sample_cache(options, [&](std::string_view note) {
-        if (watch.note) watch.note(note);
-      }));
     if (tokenizer == nullptr && !bytes) bytes = byte_tokenizer();
     streams.push_back(open_tokenized_text(
         {.path = file.path,
@@ -337,7 +360,7 @@ JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& o
          .tokenizer_print = tokenizer_print(directory, tokenizer == nullptr),
          .end_of_text = tokenizer == nullptr ? kEndOfTextId : end_of_text_id(directory, *tokenizer),
          .vocabulary = vocabulary},
-        *cache, [&](const PreparationProgress& progress) {
+        cache(), [&](const PreparationProgress& progress) {
           if (watch.progress) watch.progress(file.path, progress);
         }));
   }

@@ -70,10 +70,12 @@ std::shared_ptr<const SampleFile> prepare_rows(const std::vector<DataFile>& file
                                                const Tokenizer* tokenizer, const SampleCache& cache,
                                                const DataWatch& watch, DataReport& report);
 
-// The stream of text and shard files; of snug data inspect too. All as above.
+// The stream of text and shard files; of snug data inspect too. `cache` gives the place of prepared ids, and is asked where text has to be
+// prepared (bytes and shards need none). All else as above.
 JoinedStream open_stream(const std::vector<DataFile>& files, const RunOptions& options,
                          const ModelDirectory& directory, int64_t vocabulary, const Tokenizer* tokenizer,
-                         const DataWatch& watch, DataReport& report);
+                         const std::function<const SampleCache&()>& cache, const DataWatch& watch,
+                         DataReport& report);
 
 // Where prepared data lie: in options.data_cache. Where none is named, in the directory "data" of the user's cache, else of the system's
 // directory for temporary files; and where that cannot be written, in "prepared_data" of options.output_dir, which is told. Throws

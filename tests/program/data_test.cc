@@ -85,6 +85,27 @@ class DataProgram : public testing::Test {
   std::string model_;
 };
 
+TEST_F(DataProgram, AFileOfAnUnknownEndingIsNeverTakenForTokens) {
+  const std::string text = sample_text(4000);
+  for (const char* name : {"notes.log", "train.py", "ids.u16"})
+    expect_refusal(training(add(name, text)), kBadFile,
+                   {name, "its ending says neither text, rows nor tokens", "--dataset_format text"});
+  EXPECT_THAT(expect_done(training(add("notes.md", text))).out, HasSubstr("Data: text, "));
+  const std::string log = add("notes.log", text);
+  EXPECT_THAT(expect_done(training(log, {"--dataset_format", "text"})).out, HasSubstr("Data: text, 4,001"));
+  EXPECT_THAT(
+      expect_done(training(add("ids.u16", as_uint16_tokens(text)), {"--dataset_format", "shards"})).out,
+      HasSubstr("Data: shards, 4,001 tokens"));
+}
+
+TEST_F(DataProgram, AFileThatIsGivenTwiceIsTold) {
+  const std::string file = add("a.txt", sample_text(4000));
+  const ProgramEnd twice = expect_done(training(file, {"--train_file", file + "," + file}));
+  EXPECT_THAT(twice.out + twice.err, HasSubstr("a.txt is given more than once as training data"));
+  const ProgramEnd both = expect_done(training(file, {"--validation_file", file}));
+  EXPECT_THAT(both.out + both.err, HasSubstr("a.txt is training and validation data"));
+}
+
 TEST_F(DataProgram, TrainsOnCompletionsFromAFileAndTheSecondTimeFromTheCache) {
   const std::string file = add("rows.jsonl", completions(40));
   const ProgramEnd first = expect_done(training(file));

@@ -329,10 +329,10 @@ INSTANTIATE_TEST_SUITE_P(
               {"x.csv: is a table", "to_json"}},
         Wrong{"EmptyText", {{"t.txt", ""}}, kTextFile, kBadFile, {"t.txt: is empty; expected text"}},
         Wrong{"TextOfAnotherEnding",
-              {{"book", kText}},
-              {"--train_file", "./book"},
+              {{"book.log", kText}},
+              {"--train_file", "./book.log"},
               kBadFile,
-              {"book: token 0 has id 30840", "--dataset_format text"}}),
+              {"book.log: its ending says neither text, rows nor tokens", "--dataset_format text"}}),
     [](const auto& one) { return one.param.name; });
 
 // --- What only looks wrong

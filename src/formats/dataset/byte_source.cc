@@ -175,14 +175,28 @@ void ByteSource::skip(int64_t count) {
   }
 }
 
-std::unique_ptr<ByteSource> open_byte_source(const std::string& path) {
-  PlainSource file{InputFile(path)};
+namespace {
+
+enum class Packing : uint8_t { kNone, kGzip, kZstd };
+
+Packing packing_of(const InputFile& file) {
   std::string magic(static_cast<size_t>(std::min<int64_t>(file.size(), 4)), '\0');
-  InputFile(path).read(0, std::as_writable_bytes(std::span(magic)));
-  if (magic.starts_with(kGzipMagic)) return std::make_unique<GzipSource>(std::move(file));
+  file.read(0, std::as_writable_bytes(std::span(magic)));
+  if (magic.starts_with(kGzipMagic)) return Packing::kGzip;
   // Frames that decoders pass over (pzstd, seekable files) may come first: 0x184D2A50 to 5F.
   const bool skippable = magic.size() == 4 && magic.substr(1) == "\x2A\x4D\x18" && (magic[0] & 0xF0) == 0x50;
-  if (magic == kZstdMagic || skippable) return std::make_unique<ZstdSource>(std::move(file));
+  return magic == kZstdMagic || skippable ? Packing::kZstd : Packing::kNone;
+}
+
+}  // namespace
+
+bool is_packed(const std::string& path) { return packing_of(InputFile(path)) != Packing::kNone; }
+
+std::unique_ptr<ByteSource> open_byte_source(const std::string& path) {
+  PlainSource file{InputFile(path)};
+  const Packing packing = packing_of(InputFile(path));
+  if (packing == Packing::kGzip) return std::make_unique<GzipSource>(std::move(file));
+  if (packing == Packing::kZstd) return std::make_unique<ZstdSource>(std::move(file));
   for (const std::string_view ending : {".gz", ".zst"})
     if (path.ends_with(ending))
       throw_user(ExitCode::kBadFile, "{}: begins like neither gzip nor zstd; expected a compressed file",

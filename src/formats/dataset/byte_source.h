@@ -38,5 +38,7 @@ class ByteSource {
 
 // Throws UserError(kBadFile) for a missing or unreadable file, and for one named .gz or .zst that is neither.
 std::unique_ptr<ByteSource> open_byte_source(const std::string& path);
+// Whether the file is compressed with one of them.
+bool is_packed(const std::string& path);
 
 }  // namespace snug

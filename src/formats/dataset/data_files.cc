@@ -1,11 +1,13 @@
 #include "formats/dataset/data_files.h"
 
 #include <fnmatch.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
+#include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "base/errors.h"
@@ -13,6 +15,7 @@
 #include "base/json_cursor.h"
 #include "formats/dataset/byte_source.h"
 #include "formats/dataset/dataset_info.h"
+#include "formats/dataset/file_content.h"
 #include "formats/dataset/parse_row.h"
 #include "formats/dataset/row_splitter.h"
 
@@ -31,55 +34,10 @@ constexpr std::array<std::pair<std::string_view, DatasetFormat>, 9> kFormats = {
     {"tokens", DatasetFormat::kTokens},
 }};
 
-std::string lower(std::string_view text) {
-  std::string lowered(text);
-  std::transform(lowered.begin(), lowered.end(), lowered.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return lowered;
-}
-
-// What a file's ending says, behind .gz and .zst.
-enum class Ending : uint8_t { kText, kJson, kShard, kArrow, kTable, kOther };
-
-Ending ending(std::string_view path) {
-  std::string name = lower(file_name(path));
-  for (const std::string_view packed : {".gz", ".zst"})
-    if (name.ends_with(packed)) {
-      name.resize(name.size() - packed.size());
-      break;
-    }
-  const auto is_one_of = [&](std::initializer_list<std::string_view> endings) {
-    return std::any_of(endings.begin(), endings.end(),
-                       [&](std::string_view end) { return name.ends_with(end); });
-  };
-  if (is_one_of({".txt"})) return Ending::kText;
-  if (is_one_of({".json", ".jsonl", ".ndjson"})) return Ending::kJson;
-  if (is_one_of({".bin"})) return Ending::kShard;
-  if (is_one_of({".parquet", ".arrow", ".feather"})) return Ending::kArrow;
-  if (is_one_of({".csv", ".tsv"})) return Ending::kTable;
-  return Ending::kOther;
-}
-
 // Descriptions that lie beside data files, and what is no data.
 bool is_passed_over(std::string_view name) {
   return name.starts_with('.') || is_temporary_name(name) || name == "dataset_info.json" ||
          name == "dataset_infos.json" || name == "state.json";
-}
-
-[[noreturn]] void refuse(const std::string& path, Ending kind) {
-  const std::string name = file_name(path);
-  const std::string stem = name.substr(0, name.find('.'));
-  if (kind == Ending::kTable)
-    throw_user(ExitCode::kBadFile,
-               "{}: is a table; expected text, JSON or tokens. Convert it with: python -c \"import pandas; "
-               "pandas.read_csv('{}'{}).to_json('{}.jsonl', orient='records', lines=True)\"",
-               path, name, lower(name).find(".tsv") != std::string::npos ? ", sep='\\t'" : "", stem);
-  const std::string_view kind_name = lower(name).ends_with(".parquet") ? "parquet" : "arrow";
-  throw_user(
-      ExitCode::kBadFile,
-      "{}: is {}; expected text, JSON or tokens. Convert it with: python -c \"from datasets import Dataset; "
-      "Dataset.from_{}('{}').to_json('{}.jsonl')\"",
-      path, kind_name, kind_name == "parquet" ? "parquet" : "file", name, stem);
 }
 
 // Whether the folder at `path`, which lies in `folder`, is a link to that or to one above it: its files would come again and again.
@@ -173,8 +131,19 @@ std::vector<std::string> expand(const std::string& path) {
     std::vector<std::string> files, data;
     list_files(path, 0, files);
     std::sort(files.begin(), files.end());
-    std::copy_if(files.begin(), files.end(), std::back_inserter(data),
-                 [](const std::string& file) { return ending(file) != Ending::kOther; });
+    const auto take = [&](std::initializer_list<Ending> endings) {
+      std::copy_if(files.begin(), files.end(), std::back_inserter(data), [&](const std::string& file) {
+        return std::find(endings.begin(), endings.end(), ending_of(file)) != endings.end();
+      });
+    };
+    // Beside data a document says what they are; README.md does so in every folder.
+    take({Ending::kText, Ending::kJson, Ending::kShard, Ending::kArrow, Ending::kTable});
+    if (data.empty()) take({Ending::kDocument});
+    std::erase_if(data, [](const std::string& file) {
+      constexpr std::string_view kReadme = "readme.";
+      return ending_of(file) == Ending::kDocument &&
+             ::strncasecmp(file_name(file).c_str(), kReadme.data(), kReadme.size()) == 0;
+    });
     if (data.empty())
       throw_user(
           ExitCode::kBadFile,
@@ -195,17 +164,20 @@ std::vector<std::string> expand(const std::string& path) {
 }
 
 DatasetFormat detect(const std::string& path) {
-  switch (const Ending kind = ending(path)) {
+  switch (const Ending kind = ending_of(path)) {
     case Ending::kText:
+    case Ending::kDocument:
       return DatasetFormat::kText;
     case Ending::kJson:
       break;
     case Ending::kShard:
-    case Ending::kOther:
       return DatasetFormat::kShards;
     case Ending::kArrow:
     case Ending::kTable:
-      refuse(path, kind);
+      refuse_table(path, kind);
+    case Ending::kNone:
+    case Ending::kOther:
+      return unnamed_content(path) == UnnamedContent::kText ? DatasetFormat::kText : DatasetFormat::kShards;
   }
   RowSplitter splitter(open_byte_source(path), path, kMostRowBytes);
   const std::optional<std::string_view> row = splitter.next();
@@ -252,8 +224,9 @@ std::vector<DataFile> find_data_files(std::span<const std::string> paths,
       throw_user(ExitCode::kBadFile, "{}: is {}; expected {}, which is forced", path,
                  dataset_format_name(info->format), dataset_format_name(*forced));
     for (std::string& file : expand(info ? info->path : path)) {
-      if (const Ending kind = ending(file); kind == Ending::kArrow || kind == Ending::kTable)
-        refuse(file, kind);
+      refuse_git_lfs_pointer(file);
+      if (const Ending kind = ending_of(file); kind == Ending::kArrow || kind == Ending::kTable)
+        refuse_table(file, kind);
       if (file_name(file) == "dataset_info.json")
         throw_user(
             ExitCode::kBadFile,
@@ -262,6 +235,7 @@ std::vector<DataFile> find_data_files(std::span<const std::string> paths,
       DataFile made{.path = std::move(file)};
       if (info) made.names = info->names;
       made.format = info ? info->format : forced ? *forced : detect(made.path);
+      if (made.format == DatasetFormat::kText) refuse_what_is_no_text(made.path);
       files.push_back(std::move(made));
     }
   }

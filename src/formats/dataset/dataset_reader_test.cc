@@ -4,9 +4,11 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <variant>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/testing.h"
 
@@ -45,6 +47,69 @@ TEST(DatasetReader, EveryFormatIsToldByItsFields) {
   expect_user_error(ExitCode::kBadFile,
                     R"(rows.jsonl:1: has the fields ["question","answer"]; expected those of)",
                     [&] { format(R"({"question": "a", "answer": "b"})"); });
+}
+
+// A file that is taken for something else trains without a word.
+TEST(DataFiles, OnlyWhatSaysWhatItIsIsTaken) {
+  TemporaryDirectory directory;
+  const std::string text = "The quick brown fox. Größe, \xE2\x82\xAC.\n";
+  const auto format = [&](std::string_view name, const std::string& bytes,
+                          std::optional<DatasetFormat> forced = {}) {
+    return dataset_format_name(
+        find_data_files(std::vector{directory.add(name, bytes)}, forced).front().format);
+  };
+  for (const char* name : {"a.txt", "a.text", "NOTES.MD", "a.markdown", "a.rst", "README", "a"})
+    EXPECT_EQ(format(name, text), "text") << name;
+  EXPECT_EQ(format("a.bin", "\x01\x00\x02\x00"), "shards");
+  const int32_t magic = 20240520;
+  std::string shard(sizeof magic, '\0');
+  std::memcpy(shard.data(), &magic, sizeof magic);
+  EXPECT_EQ(format("train.dat", shard), "shards");
+  EXPECT_EQ(format("train", shard), "shards");
+  EXPECT_EQ(format("train.dat", "\x01\x00", DatasetFormat::kShards), "shards");
+  EXPECT_EQ(format("train.py", text, DatasetFormat::kText), "text");
+  const auto refused = [&](std::string_view name, const std::string& bytes, std::string_view words) {
+    expect_user_error(ExitCode::kBadFile, words, [&] { format(name, bytes); });
+  };
+  for (const char* name : {"a.py", "a.log", "a.html", "a.u16", "a.tokens", "notes.md.bak"})
+    refused(name, text,
+            std::string(name) +
+                ": its ending says neither text, rows nor tokens, though it begins with text; "
+                "expected .txt, .jsonl, .bin or one of their kind (--dataset_format text "
+                "reads it as text, shards as tokens");
+  refused("a.npy", "\x93NUMPY\x01", "a.npy: is an array of NumPy's; expected its ids without a header");
+  refused("a.pdf", "%PDF-1.7", "a.pdf: is a PDF document; expected its text: pdftotext");
+  refused("a.npz", "PK\x03\x04", "a.npz: is a zip archive");
+  refused("a.dat", std::string("\x01\x00\x02\x00", 4),
+          "a.dat: its ending says neither text, rows nor tokens; expected");
+  refused("tokens", std::string("ab\x01", 3),
+          "tokens: has no ending, and its byte 2 is 0x01, which is no UTF-8 text");
+  refused("latin",
+          "Gr\xF6\xDF"
+          "e",
+          "latin: has no ending, and its byte 2 is 0xf6");
+  refused("rows", "{\"text\": \"a\"}\n", "rows: has no ending and begins like rows of JSON");
+  refused("empty", "", "empty: is empty");
+  refused("utf16.txt",
+          "\xFF\xFE"
+          "a",
+          "utf16.txt: is text in UTF-16, not text");
+  for (const char* name : {"a.txt", "a.jsonl", "a.bin", "a.parquet", "a"})
+    refused(name, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n",
+            std::string(name) + ": is a pointer of git-lfs");
+}
+
+TEST(DataFiles, DocumentsBesideDataDescribeIt) {
+  TemporaryDirectory directory;
+  const std::string folder = parent_directory(directory.add("README.md", "# Data\n"));
+  expect_user_error(ExitCode::kBadFile, "holds no data files", [&] { find_data_files(std::vector{folder}); });
+  const std::string notes = directory.add("notes.md", "# Notes\n");
+  ASSERT_EQ(find_data_files(std::vector{folder}).size(), 1U);
+  EXPECT_EQ(find_data_files(std::vector{folder}).front().path, notes);
+  const std::string rows = directory.add("rows.jsonl", "{\"text\": \"a\"}\n");
+  const std::vector<DataFile> files = find_data_files(std::vector{folder});
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_EQ(files.front().path, rows);
 }
 
 TEST(DatasetReader, LinesAndArraysGiveTheSameRows) {
