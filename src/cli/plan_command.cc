@@ -1,6 +1,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/errors.h"
@@ -44,21 +45,17 @@ int plan_command(const ProgramOptions& options) {
     std::printf("%s\n", plan_json(run.summary).dump(2).c_str());
     return static_cast<int>(code);
   }
-  std::printf("%s\n%s", plan_table(run.summary).c_str(), choices_table(run.summary).c_str());
+  // The words that train would refuse with stand first, the details behind them.
+  if (!run.summary.fits) std::fprintf(stderr, "snug: %s\n\n", refusal(run, false).c_str());
+  const size_t columns = std::min(kReportColumns, static_cast<size_t>(terminal_columns()));
+  std::printf("%s\n%s", plan_table(run.summary, columns).c_str(), choices_table(run.summary, columns).c_str());
   if (run.summary.alternatives && !run.summary.alternatives->empty())
-    std::printf("\n%s", alternatives_table(run.summary).c_str());
+    std::printf("\n%s", alternatives_table(run.summary, columns).c_str());
   std::printf("\n%s", costs_line(run.costs).c_str());
   if (run.options.memory && *run.options.memory > run.allowance.bytes)
     std::printf("Note: %s now allows this process only %s; train would refuse this budget here.\n",
                 run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str());
-  if (!run.options.memory)
-    std::printf("No --memory was given: the budget is what %s allows (%s) minus a margin of %s.\n",
-                run.allowance.source.c_str(), format_bytes(run.allowance.bytes).c_str(),
-                format_bytes(run.margin).c_str());
-  if (!run.summary.fits) {
-    std::fflush(stdout);
-    require_plan_fits(run, true);  // the words that train would refuse with
-  }
+  if (run.summary.fits) std::printf("%s", budget_line(run).c_str());
   return static_cast<int>(code);
 }
 

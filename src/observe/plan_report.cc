@@ -6,9 +6,12 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
+#include <tuple>
 
 #include "base/errors.h"
 #include "base/json.h"
+#include "base/wrapped.h"
 
 namespace snug {
 namespace {
@@ -73,6 +76,107 @@ std::string name_in_block(const PlanOp& op) {
   if (const size_t prefix = name.find(number); prefix != std::string::npos)
     name.erase(0, prefix + number.size());
   return name;
+}
+
+// `sentence` in lines of at most `columns` characters, the later ones set in.
+std::string paragraph(const std::string& sentence, size_t columns) {
+  constexpr size_t kIndent = 2;
+  const std::vector<std::string> lines = wrapped(sentence, std::max(columns, 2 * kIndent) - kIndent);
+  return fmt::format("{}\n", fmt::join(lines, "\n" + std::string(kIndent, ' ')));
+}
+
+// A row of a table: the text of each cell is broken into lines of its column's width.
+struct Cell {
+  std::string text;
+  size_t width;
+  bool right = false;
+};
+std::string row_of(std::span<const Cell> cells) {
+  std::vector<std::vector<std::string>> columns;
+  size_t height = 0;
+  for (const Cell& cell : cells) {
+    columns.push_back(wrapped(cell.text, cell.width));
+    height = std::max(height, columns.back().size());
+  }
+  std::string text;
+  for (size_t line = 0; line < height; ++line) {
+    std::string row;
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const std::string part = line < columns[c].size() ? columns[c][line] : "";
+      const size_t used = characters(part);
+      const std::string padding(cells[c].width > used ? cells[c].width - used : 0, ' ');
+      row += "  " + (cells[c].right ? padding + part : part + padding);
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + '\n';
+  }
+  return text;
+}
+
+// Blocks that do the same.
+struct EqualBlocks {
+  std::vector<int32_t> numbers;
+  const PlanSummary::Block* block;  // the first of them
+};
+
+bool do_the_same(const PlanSummary::Block& a, const PlanSummary::Block& b) {
+  const auto key = [](const PlanSummary::Block& block) {
+    const auto set = [](const std::vector<std::string>& names) {
+      return std::set<std::string>(names.begin(), names.end());
+    };
+    return std::tuple(block.kept.value, block.compressed.value, block.recomputed.value, set(block.keeps),
+                      set(block.compresses), set(block.recomputes));
+  };
+  return key(a) == key(b);
+}
+
+std::vector<EqualBlocks> equal_blocks(const std::vector<PlanSummary::Block>& blocks) {
+  std::vector<EqualBlocks> groups;
+  for (const PlanSummary::Block& block : blocks) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const EqualBlocks& g) { return do_the_same(*g.block, block); });
+    if (group == groups.end()) group = groups.insert(group, {{}, &block});
+    group->numbers.push_back(block.block);
+  }
+  return groups;
+}
+
+// "0–6, 8, 10–13" of rising numbers.
+std::string ranges(const std::vector<int32_t>& numbers) {
+  std::string text;
+  for (size_t first = 0; first < numbers.size();) {
+    size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[first]);
+    if (last > first) text += fmt::format("–{}", numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string part_of(const std::string& operation) { return operation.substr(0, operation.find('.')); }
+
+// The operations that a block keeps or computes again, by the part of the block ("attn") that they belong to.
+std::map<std::string, std::set<std::string>> operations_by_part(const std::vector<PlanSummary::Block>& blocks) {
+  std::map<std::string, std::set<std::string>> parts;
+  for (const PlanSummary::Block& block : blocks)
+    for (const auto* names : {&block.keeps, &block.compresses, &block.recomputes})
+      for (const std::string& name : *names) parts[part_of(name)].insert(name);
+  return parts;
+}
+
+// "attn.* ln_1": parts of which all operations are named stand for them.
+std::string names_of(const std::vector<std::string>& operations,
+                     const std::map<std::string, std::set<std::string>>& parts) {
+  const std::set<std::string> named(operations.begin(), operations.end());
+  std::vector<std::string> words;
+  for (const std::string& name : operations) {
+    const std::set<std::string>& part = parts.at(part_of(name));
+    const bool is_whole = part.size() > 1 && std::includes(named.begin(), named.end(), part.begin(), part.end());
+    const std::string word = is_whole ? part_of(name) + ".*" : name;
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  return words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, " "));
 }
 
 }  // namespace
@@ -301,7 +405,7 @@ Json plan_json(const PlanSummary& summary) {
   return json;
 }
 
-std::string plan_table(const PlanSummary& summary) {
+std::string plan_table(const PlanSummary& summary, size_t columns) {
   std::string text;
   const auto out = std::back_inserter(text);
   fmt::format_to(out, "Memory at the peak (phase {}, operation {})\n", summary.peak_phase,
@@ -327,7 +431,7 @@ std::string plan_table(const PlanSummary& summary) {
   fmt::format_to(out, "{} parameters; estimated {:.3g} s an update of {} tokens\n",
                  grouped(summary.parameters), summary.step_seconds, grouped(summary.tokens_per_step));
   if (!summary.chosen.update_placement.empty())
-    fmt::format_to(out, "Chosen: {}, because {}\n", describe(summary.chosen), summary.chosen.because);
+    text += paragraph(fmt::format("Chosen: {}, because {}", describe(summary.chosen), summary.chosen.because), columns);
   for (const PlanSummary::Phase& phase : summary.phases)
     if (phase.name == "micro_step" && summary.carried_gradients > Bytes())
       fmt::format_to(out, "{} micro-steps an update: all gradients ({}) are held through each of them\n",
@@ -335,45 +439,59 @@ std::string plan_table(const PlanSummary& summary) {
   return text;
 }
 
-std::string choices_table(const PlanSummary& summary) {
+std::string choices_table(const PlanSummary& summary, size_t columns) {
   if (summary.blocks.empty()) return "";
-  std::string text;
-  const auto out = std::back_inserter(text);
   Bytes widest;
   bool compresses = false;
   for (const PlanSummary::Block& block : summary.blocks) {
     widest = std::max(widest, block.kept + block.compressed + block.recomputed);
     compresses = compresses || block.compressed > Bytes();
   }
-  // The column of what is held in 8 bits is there where something is.
-  fmt::format_to(out, "Blocks (policy {})             kept  {}recomputed  {}computed again (# kept, {}. recomputed)\n",
-                 summary.recompute, compresses ? "    8 bits  " : "", compresses ? "in 8 bits; " : "",
-                 compresses ? "+ in 8 bits, " : "");
-  for (const PlanSummary::Block& block : summary.blocks) {
-    constexpr double kCells = 16;
+  constexpr size_t kCells = 16, kBytes = 10, kMostOfNumbers = 18, kLeastOfNames = 16;
+  const std::vector<EqualBlocks> groups = equal_blocks(summary.blocks);
+  size_t numbers = std::string_view("block").size();
+  for (const EqualBlocks& group : groups)
+    numbers = std::max(numbers, std::min(kMostOfNumbers, characters(ranges(group.numbers))));
+  // Each cell has two spaces before it; the column of what is held in 8 bits is there where something is, the bars where there is room.
+  size_t used = 2 + numbers + 2 * (2 + kBytes) + (compresses ? 2 + kBytes : 0) + 2;
+  const bool has_bars = used + 2 + kCells + kLeastOfNames <= columns;
+  if (has_bars) used += 2 + kCells;
+  const size_t names = std::max(kLeastOfNames, columns > used ? columns - used : 0);
+  const auto row = [&](const std::string& number, const std::string& bars, const std::string& kept,
+                       const std::string& compressed, const std::string& recomputed, const std::string& operations) {
+    std::vector<Cell> cells = {{number, numbers}};
+    if (has_bars) cells.push_back({bars, kCells});
+    cells.push_back({kept, kBytes, true});
+    if (compresses) cells.push_back({compressed, kBytes, true});
+    cells.push_back({recomputed, kBytes, true});
+    cells.push_back({operations, names});
+    return row_of(cells);
+  };
+  std::string text = fmt::format("Blocks (policy {}): # kept, {}. recomputed\n", summary.recompute,
+                                 compresses ? "+ in 8 bits, " : "");
+  const auto out = std::back_inserter(text);
+  text += row("block", "", "kept", "8 bits", "recomputed", compresses ? "in 8 bits; computed again" : "computed again");
+  const auto parts = operations_by_part(summary.blocks);
+  for (const auto& [blocks, block] : groups) {
     const auto cells = [&](Bytes part) {
       return widest.value == 0
                  ? size_t{0}
-                 : static_cast<size_t>(
-                       kCells * static_cast<double>(part.value) / static_cast<double>(widest.value) + 0.5);
+                 : static_cast<size_t>(static_cast<double>(kCells) * static_cast<double>(part.value) /
+                                           static_cast<double>(widest.value) +
+                                       0.5);
     };
-    const auto names = [](const std::vector<std::string>& operations) {
-      return operations.empty() ? "nothing" : fmt::format("{}", fmt::join(operations, " "));
-    };
-    fmt::format_to(out, "  {:>4} {:<17} {:>10}  ", block.block,
-                   std::string(cells(block.kept), '#') + std::string(cells(block.compressed), '+') +
-                       std::string(cells(block.recomputed), '.'),
-                   format_bytes(block.kept));
-    if (compresses) fmt::format_to(out, "{:>10}  ", format_bytes(block.compressed));
-    fmt::format_to(out, "{:>10}  ", format_bytes(block.recomputed));
-    if (compresses) fmt::format_to(out, "{}; ", names(block.compresses));
-    fmt::format_to(out, "{}\n", names(block.recomputes));
+    std::string operations = names_of(block->recomputes, parts);
+    if (compresses) operations = names_of(block->compresses, parts) + "; " + operations;
+    text += row(ranges(blocks),
+                std::string(cells(block->kept), '#') + std::string(cells(block->compressed), '+') +
+                    std::string(cells(block->recomputed), '.'),
+                format_bytes(block->kept), format_bytes(block->compressed), format_bytes(block->recomputed), operations);
   }
-  fmt::format_to(out, "Slowdown against keeping everything: {:.2f} %", 100 * summary.slowdown);
+  std::string speed = fmt::format("Slowdown against keeping everything: {:.2f} %", 100 * summary.slowdown);
   if (summary.gap)
-    fmt::format_to(out, "; no plan of these techniques can be more than {:.2f} % faster at these costs",
-                   100 * *summary.gap);
-  text += '\n';
+    speed += fmt::format("; no plan of these techniques can be more than {:.2f} % faster at these costs",
+                         100 * *summary.gap);
+  text += paragraph(speed, columns);
   if (summary.smallest_budget)
     fmt::format_to(out, "Smallest budget that works: {} ({} bytes)\n", format_bytes(*summary.smallest_budget),
                    summary.smallest_budget->value);
@@ -403,42 +521,35 @@ std::string describe(const PlanSummary::Chosen& chosen) {
   return text;
 }
 
-std::string alternatives_table(const PlanSummary& summary) {
+std::string alternatives_table(const PlanSummary& summary, size_t columns) {
   if (!summary.alternatives || summary.alternatives->empty()) return "";
-  std::vector<std::string> terms;
-  for (const PlanSummary::Category& category : summary.categories)  // in their usual order
-    for (const PlanSummary::Alternative& row : *summary.alternatives)
-      if (std::any_of(row.terms.begin(), row.terms.end(),
-                      [&](const auto& t) { return t.name == category.name; }) &&
-          std::find(terms.begin(), terms.end(), category.name) == terms.end())
-        terms.push_back(category.name);
+  constexpr size_t kMostOfOption = 32, kBytes = 10, kSeconds = 8, kFits = 4, kLeastOfTerms = 26;
+  size_t option = 0;
   for (const PlanSummary::Alternative& row : *summary.alternatives)
-    for (const PlanSummary::Category& term : row.terms)
-      if (std::find(terms.begin(), terms.end(), term.name) == terms.end()) terms.push_back(term.name);
-
-  size_t widest = 0;
-  for (const PlanSummary::Alternative& row : *summary.alternatives)
-    widest = std::max(widest, row.option.size());
-  std::string text =
-      "What one more option would change: of the most that each term holds with everything kept, "
-      "and in this budget\n";
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, "  {:<{}}", "", widest);
-  for (const std::string& term : terms) fmt::format_to(out, " {:>15}", term);
-  fmt::format_to(out, " {:>10} {:>9}\n", "peak", "s/update");
+    option = std::max(option, std::min(kMostOfOption, row.option.size()));
+  const size_t used = 2 + option + 2 + kBytes + 2 + kSeconds + 2 + kFits + 2;
+  const size_t terms = std::max(kLeastOfTerms, columns > used ? columns - used : 0);
+  const auto row_for = [&](const std::string& name, const std::string& peak, const std::string& seconds,
+                           const std::string& fits, const std::string& changes) {
+    return row_of(std::vector<Cell>{{name, option},
+                                    {peak, kBytes, true},
+                                    {seconds, kSeconds, true},
+                                    {fits, kFits},
+                                    {changes, terms}});
+  };
+  std::string text = paragraph(
+      "What one more option would change: in this budget, and of the most that each term holds with "
+      "everything kept",
+      columns);
+  text += row_for("option", "peak", "s/update", "fits", "terms");
   for (const PlanSummary::Alternative& row : *summary.alternatives) {
-    fmt::format_to(out, "  {:<{}}", row.option, widest);
-    for (const std::string& name : terms) {
-      const auto term =
-          std::find_if(row.terms.begin(), row.terms.end(), [&](const auto& t) { return t.name == name; });
-      std::string change = "-";
-      if (term != row.terms.end())
-        change = term->bytes < Bytes() ? "-" + format_bytes(Bytes() - term->bytes)
-                                       : "+" + format_bytes(term->bytes);
-      fmt::format_to(out, " {:>15}", change);
-    }
-    fmt::format_to(out, " {:>10} {:>9.3g}{}{}\n", format_bytes(row.peak), row.step_seconds,
-                   row.fits ? "" : "  does not fit", row.terms.empty() ? "  no term changes" : "");
+    std::vector<std::string> changes;
+    for (const PlanSummary::Category& term : row.terms)
+      changes.push_back(fmt::format("{} {}{}", term.name, term.bytes < Bytes() ? "-" : "+",
+                                    format_bytes(term.bytes < Bytes() ? Bytes() - term.bytes : term.bytes)));
+    text += row_for(row.option, format_bytes(row.peak), fmt::format("{:.3g}", row.step_seconds),
+                    row.fits ? "yes" : "no",
+                    changes.empty() ? "no term changes" : fmt::format("{}", fmt::join(changes, ", ")));
   }
   return text;
 }

@@ -12,6 +12,9 @@
 
 namespace snug {
 
+// No line of a report is wider, and none wider than the terminal, where a word of its own does not need more.
+inline constexpr size_t kReportColumns = 100;
+
 // The answer of `snug plan` as plain data.
 struct PlanSummary {
   struct Memory {
@@ -114,16 +117,16 @@ Json plan_json(const PlanSummary& summary);
 
 // The same as a table: bytes by category with bars, phases, the peak's operation, budget and what is left
 // of it; then what was chosen and why.
-std::string plan_table(const PlanSummary& summary);
+std::string plan_table(const PlanSummary& summary, size_t columns = kReportColumns);
 
-// What each block does, a row a block; then slowdown, gap, smallest budget and the named policies. Empty for a
-// plan that does not train.
-std::string choices_table(const PlanSummary& summary);
+// What the blocks do, a row for all that do the same ("0–6, 8–13"); then slowdown, gap, smallest budget and the named policies.
+// "attn.*" are all operations of attn that some block keeps or computes again. Empty for a plan that does not train.
+std::string choices_table(const PlanSummary& summary, size_t columns = kReportColumns);
 
 // "update in_backward (two passes), micro-batch 4 × 2, head 256 rows, bf16_optimizer".
 std::string describe(const PlanSummary::Chosen& chosen);
 
-// What each alternative would change, a row an option and a column a term. Empty where there are none.
-std::string alternatives_table(const PlanSummary& summary);
+// What each alternative would change, a row an option. Empty where there are none.
+std::string alternatives_table(const PlanSummary& summary, size_t columns = kReportColumns);
 
 }  // namespace snug

@@ -221,6 +221,10 @@ MemoryAllowance memory_allowance(const std::string& root) {
   return allowance;
 }
 
+Bytes margin_below(Bytes allowance) { return std::max(Bytes(allowance.value / 20), 64 * kMiB); }
+
+Bytes budget_within(Bytes allowance) { return std::max(Bytes(0), allowance - margin_below(allowance)); }
+
 int64_t default_threads(const std::string& root) {
   const std::string status = contents(root + "/proc/self/status").value_or("");
   int64_t threads = 1;

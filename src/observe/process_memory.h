@@ -55,6 +55,11 @@ struct MemoryAllowance {
 };
 MemoryAllowance memory_allowance(const std::string& root = "");
 
+// What is kept free of an allowance when no budget is named: a twentieth, at least 64 MiB, though the allowance may be less than that.
+Bytes margin_below(Bytes allowance);
+// What the margin leaves of it, at least 0.
+Bytes budget_within(Bytes allowance);
+
 // Threads that can run at the same time: the processors of the affinity mask, but no more than the
 // processor quota of any control group (rounded down, at least 1).
 int64_t default_threads(const std::string& root = "");

@@ -179,5 +179,15 @@ TEST(DefaultThreads, FollowsAffinityAndQuota) {
   EXPECT_EQ(default_threads(Tree(version_1).root()), 2);
 }
 
+// A control group may be smaller than the margin: then nothing is left, and not less than nothing.
+TEST(ProcessMemory, KeepsAMarginWithoutNegativeBudgets) {
+  EXPECT_EQ(margin_below(10 * kGiB), 512 * kMiB);
+  EXPECT_EQ(budget_within(10 * kGiB), 9 * kGiB + 512 * kMiB);
+  EXPECT_EQ(margin_below(57 * kMiB), 64 * kMiB);
+  EXPECT_EQ(budget_within(57 * kMiB), Bytes(0));
+  EXPECT_EQ(budget_within(Bytes(0)), Bytes(0));
+  EXPECT_EQ(budget_within(65 * kMiB), kMiB);
+}
+
 }  // namespace
 }  // namespace snug

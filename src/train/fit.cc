@@ -214,18 +214,45 @@ void require_budget_allowed(const Prepared& run) {
                format_bytes(run.allowance.bytes), run.allowance.bytes.value);
 }
 
-void require_plan_fits(const Prepared& run, bool table_was_shown) {
-  if (run.summary.peak <= run.budget) return;
+std::string budget_line(const Prepared& run) {
+  if (run.asked.memory) return "";
+  return fmt::format(
+      "No --memory was given: the budget of {} is what is allowed ({}) less a margin of {}.\n"
+      "  ({} allows it; --memory has no margin.)\n",
+      format_bytes(run.budget), format_bytes(run.allowance.bytes), format_bytes(run.margin),
+      run.allowance.source);
+}
 
+std::string refusal(const Prepared& run, bool lists_terms) {
   const Bytes missing = run.summary.peak - run.budget;
   std::string text = fmt::format("the run does not fit: it needs {} of {}, {} ({} bytes) too much.\n",
                                  format_bytes(run.summary.peak), format_bytes(run.budget),
                                  format_bytes(missing), missing.value);
-  if (!table_was_shown) {
-    text += fmt::format("Held at the peak ({}, {}):\n", run.summary.peak_phase, run.summary.peak_operation);
-    for (const PlanSummary::Category& category : run.summary.categories)
-      text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
+  // What to do stands before what there is to know.
+  const std::vector<Change> changes = changes_that_help(run);
+  const bool any_fits = std::any_of(changes.begin(), changes.end(), [](const Change& c) { return c.fits; });
+  size_t widest = 0;
+  for (const Change& change : changes)
+    if (change.fits == any_fits) widest = std::max(widest, change.description.size());
+  // A longer description has a line of its own, so that no line is wider than a report.
+  widest = std::min(widest, kReportColumns - std::string_view("   1023.9 MiB 1.23e+03 s/update").size());
+  if (!changes.empty()) text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
+  for (const Change& change : changes) {
+    if (change.fits != any_fits) continue;
+    text += fmt::format("  {:<{}}", change.description, widest);
+    if (change.description.size() > widest) text += fmt::format("\n  {:<{}}", "", widest);
+    text += fmt::format(" {:>10} {:>8.3g} s/update\n", format_bytes(change.peak), change.step_seconds);
   }
+  if (changes.empty() && run.kind == RunKind::kTrain) text += "Nothing in this version lowers the peak further;\n";
+  // The smallest budget is policy optimal's; any other policy needs what its plan needs.
+  const bool is_optimal =
+      run.kind == RunKind::kTrain && run.options.recompute.kind == RecomputePolicy::Kind::kOptimal;
+  const Bytes enough = is_optimal ? run.summary.smallest_budget.value() : run.summary.peak;
+  text += fmt::format("or --memory {} and more.", enough.value);
+  if (enough > run.allowance.bytes)
+    text += fmt::format(" ({} allows this process {} now.)", run.allowance.source,
+                        format_bytes(run.allowance.bytes));
+  text += '\n' + budget_line(run);
   const auto largest = std::max_element(run.summary.categories.begin(), run.summary.categories.end(),
                                         [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   if (largest != run.summary.categories.end())
@@ -236,20 +263,17 @@ void require_plan_fits(const Prepared& run, bool table_was_shown) {
     text += fmt::format(
         "Weights, optimizer state and reserve alone take {}: a smaller batch or length cannot help.\n",
         format_bytes(fixed));
-  const std::vector<Change> changes = changes_that_help(run);
-  const bool any_fits = std::any_of(changes.begin(), changes.end(), [](const Change& c) { return c.fits; });
-  text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
-  for (const Change& change : changes)
-    if (change.fits == any_fits)
-      text += fmt::format("  {:<72} {:>10} {:>8.3g} s/update\n", change.description,
-                          format_bytes(change.peak), change.step_seconds);
-  if (changes.empty()) text += "  (nothing in this version lowers the peak further)\n";
-  // The smallest budget is policy optimal's; any other policy needs what its plan needs.
-  const bool is_optimal =
-      run.kind == RunKind::kTrain && run.options.recompute.kind == RecomputePolicy::Kind::kOptimal;
-  text += fmt::format("or --memory {} and more.",
-                      (is_optimal ? run.summary.smallest_budget.value() : run.summary.peak).value);
-  throw UserError(ExitCode::kDoesNotFit, text);
+  if (lists_terms) {
+    text += fmt::format("Held at the peak ({}, {}):\n", run.summary.peak_phase, run.summary.peak_operation);
+    for (const PlanSummary::Category& category : run.summary.categories)
+      text += fmt::format("  {:<16} {:>10}\n", category.name, format_bytes(category.bytes));
+  }
+  text.pop_back();  // an error ends without a new line
+  return text;
+}
+
+void require_plan_fits(const Prepared& run) {
+  if (run.summary.peak > run.budget) throw UserError(ExitCode::kDoesNotFit, refusal(run, true));
 }
 
 Frontier frontier_of(const Prepared& run) {

@@ -16,9 +16,15 @@ namespace snug {
 // with what it says of choices: slowdown, gap, smallest budget, named policies, what was chosen and why. Throws as compile() does.
 void fit_to_budget(Prepared& run);
 
-// Throws UserError(kDoesNotFit) when the plan's process peak exceeds the budget: the missing bytes, the bytes by category unless
-// plan_table() has just shown them, the largest term, the smallest budget that works, and which changes would make it fit.
-void require_plan_fits(const Prepared& run, bool table_was_shown = false);
+// Where the budget comes from that nobody gave: the allowance, its source and the margin. Empty with --memory.
+std::string budget_line(const Prepared& run);
+
+// Of a run whose peak exceeds its budget, for people: the missing bytes, the options that make it fit and the smallest budget that
+// works; behind that where the budget comes from, the largest term and, with `lists_terms`, the bytes by category.
+std::string refusal(const Prepared& run, bool lists_terms);
+
+// Throws UserError(kDoesNotFit) with the refusal and its terms when the plan's process peak exceeds the budget.
+void require_plan_fits(const Prepared& run);
 // Throws UserError(kUsage) when the budget exceeds what the control groups or the machine allow, with both numbers.
 void require_budget_allowed(const Prepared& run);
 

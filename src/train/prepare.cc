@@ -20,9 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Kept free below what the machine or its control groups allow when no budget is named.
-Bytes margin_below(Bytes allowance) { return std::max(Bytes(allowance.value / 20), 64 * kMiB); }
-
 // What the process grows by while its plan is sought.
 constexpr Bytes kPlanningGrowth{2 << 20};
 
@@ -264,7 +261,7 @@ Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) 
                .margin = {},
                .summary = {}};
   run.margin = run.asked.memory ? Bytes(0) : margin_below(run.allowance.bytes);
-  run.budget = run.asked.memory.value_or(run.allowance.bytes - run.margin);
+  run.budget = run.asked.memory.value_or(budget_within(run.allowance.bytes));
   // What is measured around a plan is known once there is one; a micro-batch that it leaves no room for is chosen again.
   const bool chooses_batch = kind == RunKind::kTrain && plans_micro_batch(run.asked);
   for (Bytes held_back;; held_back += run.summary.peak - run.budget + kMiB) {

@@ -50,7 +50,7 @@ struct Prepared {
   ProcessMemory outside;     // the process before the arena
   Reserve reserve;
   MemoryAllowance allowance;  // what the control groups or the machine let this process hold
-  Bytes budget;               // options.memory, or the allowance less `margin`
+  Bytes budget;               // options.memory, or what `margin` leaves of the allowance: 0 where it leaves nothing
   Bytes margin;
   PlanSummary summary;
 };

@@ -2,6 +2,7 @@
 // it, trains in exactly the planned arena, never holds more than the budget, also where a control group would end it, and ends with the
 // same model, bit for bit.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,6 +13,10 @@
 
 namespace snug {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ProgramBudget : public testing::TestWithParam<std::string> {
  protected:
@@ -70,6 +75,28 @@ TEST_P(ProgramBudget, TenBudgetsGiveOneModel) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ProgramBudget, testing::Values("gpt2", "llama"),
                          [](const auto& test) { return test.param; });
+
+// No budget is named, and the group is smaller than the margin: no size is below 0, and the margin is told.
+TEST(ProgramBudgetTests, GroupThatIsSmallerThanTheMargin) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
+  const MemoryGroup group(60 << 20);
+  if (group.path().empty()) GTEST_SKIP() << "no control group can be made here";
+  const TemporaryDirectory here;
+  const std::string model = make_model(
+      here / "model", gpt2_json({.blocks = 1, .width = 32, .heads = 2, .positions = 64, .vocabulary = 257}));
+  const std::vector<std::string> plan = {"plan", "--from_scratch", "--model", model, "--costs", "roofline",
+                                         "--threads", "1"};
+  const ProgramEnd refused = run_program(plan, {.cgroup = group.path()});
+  EXPECT_EQ(refused.exit_code, kDoesNotFit) << refused.err;
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("of 0 B, "), HasSubstr("less a margin of 64.0 MiB"), HasSubstr(group.path())));
+  EXPECT_THAT(refused.out + refused.err, Not(testing::ContainsRegex("-[0-9.]+ ([KMG]i)?B")));
+  std::vector<std::string> words = plan;
+  words.emplace_back("--json");
+  const ProgramEnd json = run_program(words, {.cgroup = group.path()});
+  EXPECT_EQ(json.exit_code, kDoesNotFit) << json.err;
+  EXPECT_EQ(Json::parse(json.out)["budget_bytes"], 0);
+}
 
 }  // namespace
 }  // namespace snug

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/nearest.h"
+#include "base/wrapped.h"
 #include "cli/options/foreign_options.h"
 #include "cli/options/option_kinds.h"
 #include "cli/options/option_sources.h"
@@ -66,24 +67,6 @@ const OptionInfo* positional_option(Command command) {
   for (const OptionInfo& info : all_options())
     if ((info.positional & command) != 0) return &info;
   return nullptr;
-}
-
-// `text` broken at spaces into lines of at most `width` characters; a longer word has a line of its own.
-std::vector<std::string> wrapped(std::string_view text, size_t width) {
-  const auto characters = [](std::string_view part) {
-    return std::count_if(part.begin(), part.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  };
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    if (lines.empty() || static_cast<size_t>(characters(lines.back()) + 1 + characters(word)) > width)
-      lines.emplace_back(word);
-    else
-      lines.back().append(" ").append(word);
-    begin = end + 1;
-  }
-  return lines;
 }
 
 constexpr std::string_view kNoValue = "no value was given";
