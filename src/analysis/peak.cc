@@ -40,6 +40,26 @@ std::vector<PhasePeak> phase_peaks(const Program& program, const Timeline& timel
   return peaks;
 }
 
+std::array<Bytes, kCategories> category_peaks(const Timeline& timeline, Bytes alignment) {
+  std::array<std::vector<int64_t>, kCategories> changes;
+  for (std::vector<int64_t>& of : changes) of.assign(static_cast<size_t>(timeline.moments) + 1, 0);
+  for (const TimelineBuffer& buffer : timeline.buffers) {
+    std::vector<int64_t>& of = changes.at(static_cast<size_t>(buffer.category));
+    const int64_t bytes = round_up(buffer.bytes, alignment).value;
+    of[static_cast<size_t>(buffer.first)] = checked_add(of[static_cast<size_t>(buffer.first)], bytes);
+    of[static_cast<size_t>(buffer.last)] -= bytes;
+  }
+  std::array<Bytes, kCategories> peaks;
+  for (size_t category = 0; category < kCategories; ++category) {
+    int64_t held = 0;
+    for (int64_t change : changes[category]) {
+      held = checked_add(held, change);
+      peaks[category] = std::max(peaks[category], Bytes(held));
+    }
+  }
+  return peaks;
+}
+
 const PhasePeak& largest_peak(const std::vector<PhasePeak>& peaks) {
   require(!peaks.empty(), "largest_peak: a program without phases");
   return *std::max_element(peaks.begin(), peaks.end(),

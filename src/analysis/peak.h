@@ -30,6 +30,9 @@ struct PhasePeak {
 // phase.
 std::vector<PhasePeak> phase_peaks(const Program& program, const Timeline& timeline, Bytes alignment);
 
+// The most bytes that each category holds at any moment of the program, indexed by Category.
+std::array<Bytes, kCategories> category_peaks(const Timeline& timeline, Bytes alignment);
+
 // The entry with the most bytes, the first of equals. `peaks` is not empty.
 const PhasePeak& largest_peak(const std::vector<PhasePeak>& peaks);
 

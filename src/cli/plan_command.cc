@@ -34,12 +34,13 @@ int plan_command(const ProgramOptions& options) {
   if (options.json && (options.sweep || !options.sweep_svg.empty()))
     throw_user(ExitCode::kUsage,
                "json with sweep: found both, expected one; a sweep is a table, a plot or an SVG file");
-  Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress));
-  if (options.sweep || !options.sweep_svg.empty()) {
+  const bool sweeps = options.sweep || !options.sweep_svg.empty();
+  Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress),
+                         {.is_stated = true, .with_alternatives = !sweeps, .waiting = plan_watch(options.run.progress)});
+  if (sweeps) {
     sweep(run, options);
     return static_cast<int>(ExitCode::kSuccess);
   }
-  if (run.summary.fits) run.summary.alternatives = alternatives_of(run);
   const ExitCode code = run.summary.fits ? ExitCode::kSuccess : ExitCode::kDoesNotFit;
   if (options.json) {
     std::printf("%s\n", plan_json(run.summary).dump(2).c_str());

@@ -50,6 +50,21 @@ void print_data(const Prepared& run, std::FILE* file) {
     std::fputs(data_lines("Validation", run.data.validation_report, run.options.max_length).c_str(), file);
 }
 
+std::function<void(double seconds)> plan_watch(bool wants_progress) {
+  if (!wants_progress || ::isatty(STDERR_FILENO) == 0) return {};
+  struct Line {
+    bool is_there = false;
+    ~Line() {
+      if (is_there) std::fputs("\r\033[K", stderr);
+    }
+  };
+  return [line = std::make_shared<Line>()](double seconds) {
+    line->is_there = true;
+    std::fprintf(stderr, "\rSeeking a plan: %.0f s\033[K", seconds);
+    std::fflush(stderr);
+  };
+}
+
 DataWatch data_watch(bool wants_progress) {
   DataWatch watch;
   watch.note = [](std::string_view note) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 
 #include "cli/options/options.h"
@@ -17,6 +18,8 @@ void print_banner(const Prepared& run, Command command, const ProgramOptions& op
 void print_data(const Prepared& run, std::FILE* file);
 // Tells on standard error how far the preparing of data is: on a terminal in place, otherwise a line each ten seconds.
 DataWatch data_watch(bool wants_progress);
+// Tells on standard error, where that is a terminal, that a plan is sought and for how long; what it told is gone with it.
+std::function<void(double seconds)> plan_watch(bool wants_progress);
 
 class RunDisplay : public RunObserver {
  public:

@@ -35,9 +35,11 @@ int train_command(const ProgramOptions& options) {
   if (options.run.output_dir.empty())
     throw_user(ExitCode::kUsage, "--output_dir is missing; expected a directory for the trained model");
   ignore_broken_pipes();
-  Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress));
+  Prepared run = prepare(options.run, RunKind::kTrain, data_watch(options.run.progress),
+                         {.waiting = plan_watch(options.run.progress)});
   require_budget_allowed(run);
   require_plan_fits(run);
+
   print_banner(run, kTrain, options);
   std::printf("\n%s%s", plan_table(run.summary).c_str(), costs_line(run.costs).c_str());
   if (run.summary.slowdown > 0) std::printf("\n%s", choices_table(run.summary).c_str());

@@ -72,19 +72,27 @@ Bytes BudgetSearch::outside(Graph micro_step, const planner::Finish& finish) con
 
 planner::Planner& BudgetSearch::planner() {
   if (planner_) return *planner_;
-  Graph graph = differentiated_micro_step(model_, options_);
-  const planner::Finish finish = [this](Graph& g) {
-    // A slice has neither loss nor hyper-parameters; its gradients live to its end in either case.
-    constexpr std::array<std::string_view, 1> kWholeGraphOnly = {"update_in_backward"};
-    const bool is_slice =
-        std::any_of(g.ops.begin(), g.ops.end(), [](const Op& op) { return op.name == planner::kTurn; });
-    finish_micro_step(g, options_, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
-  };
-  const Bytes others = outside(graph, finish);
-  planner_.emplace(std::move(graph), memory_->prices(), passes_over_slices(options_), finish, others,
-                   options_.compress_activations);
-  smallest_ = {planner_->smallest_retentions(), std::max(other_phases_, planner_->smallest_budget())};
+  planner_ = memory_->planner(options_, [this] {
+    Graph graph = differentiated_micro_step(model_, options_);
+    const planner::Finish finish = [options = options_](Graph& g) {
+      // A slice has neither loss nor hyper-parameters; its gradients live to its end in either case.
+      constexpr std::array<std::string_view, 1> kWholeGraphOnly = {"update_in_backward"};
+      const bool is_slice =
+          std::any_of(g.ops.begin(), g.ops.end(), [](const Op& op) { return op.name == planner::kTurn; });
+      finish_micro_step(g, options, std::span(kWholeGraphOnly).first(is_slice ? 1 : 0));
+    };
+    const Bytes others = outside(graph, finish);
+    return std::make_shared<planner::Planner>(std::move(graph), memory_->prices(),
+                                              passes_over_slices(options_), finish, others,
+                                              options_.compress_activations);
+  });
   return *planner_;
+}
+
+void BudgetSearch::price() {
+  if (smallest_) return;
+  planner::Planner& planner = this->planner();
+  smallest_ = {planner.smallest_retentions(), std::max(other_phases_, planner.smallest_budget())};
 }
 
 BudgetDraft BudgetSearch::laid_out(Draft draft, Bytes arena_budget) const {
@@ -136,14 +144,32 @@ std::optional<BudgetDraft> BudgetSearch::fitting(Bytes arena_budget, const Recom
                                                         : greedy(arena_budget, policy);
 }
 
+BudgetSearch::Outcome BudgetSearch::estimate(Bytes arena_budget, const RecomputePolicy& policy) {
+  if (policy.kind != RecomputePolicy::Kind::kOptimal && needs_budget(policy)) {
+    const CompileReport report = within(arena_budget, policy).compiled.report;
+    return {report.arena, report.update_seconds, report.arena <= arena_budget};
+  }
+  if (!needs_budget(policy)) {
+    Outcome only = outcome(policy);
+    only.fits = only.arena <= arena_budget;
+    return only;
+  }
+  if (keep_all_.lower_bound <= arena_budget) return {keep_all_.lower_bound, keep_all_.update_seconds, true};
+  const planner::ChainPlan plan = planner().estimate(arena_budget);
+  const Bytes arena = std::max(other_phases_, plan.needed);
+  return {arena, keep_all_.update_seconds + static_cast<double>(options_.accumulation) * plan.seconds,
+          arena <= arena_budget};
+}
+
 std::optional<BudgetDraft> BudgetSearch::optimal(Bytes arena_budget) {
+  price();
   Bytes aim = arena_budget;
   double bound_seconds = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     const std::optional<planner::Choice> choice = planner().choose(aim);
     if (!choice) break;
     // Of every plan within the budget; a smaller aim has a higher bound.
-    if (round == 0) bound_seconds = choice->bound_seconds;
+    if (round == 0) bound_seconds = planner().bound_seconds(arena_budget);
     BudgetDraft made = drafted_with(choice->retentions, arena_budget);
     made.gap = (choice->seconds - bound_seconds) / (choice->step_seconds + choice->seconds);
     if (made.fits) return made;
@@ -196,7 +222,7 @@ BudgetDraft BudgetSearch::smallest_of(const RecomputePolicy& policy, Bytes arena
     const std::vector<planner::Droppable> order = order_of(policy);
     return drafted_with(planner().retentions_of_prefix(order, order.size()), arena_budget);
   }
-  if (!smallest_) planner();
+  price();
   BudgetDraft made = drafted_smallest(arena_budget);
   // A layout that fits might be improved further.
   if (!made.fits) smallest_arena_ = made.report().arena;

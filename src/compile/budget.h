@@ -75,18 +75,22 @@ class BudgetSearch {
   // What the smallest plan needs at least; much nearer to it once the blocks were priced.
   Bytes smallest_bound(const RecomputePolicy& policy) const;
   bool was_priced() const { return smallest_.has_value(); }
-  void price() { planner(); }
+  void price();
 
-  bool is_priced() const { return planner_.has_value(); }
-  // Gives back the memory of the priced blocks; the next call that needs them prices them again. Those that ask for the
+  bool is_priced() const { return planner_ != nullptr; }
+  // Lets go of the priced blocks; the next call that needs them asks the memory for them, or prices them again. Those that ask for the
   // smallest plan of policy optimal do not.
   void forget_prices() { planner_.reset(); }
 
-  // What a policy that needs no budget makes of the run, without a layout: `arena` is the most that is live.
+  // Without a layout: `arena` is the most that is live.
   struct Outcome {
     Bytes arena;
     double update_seconds = 0;
+    bool fits = false;  // of estimate()
   };
+  // What within() would make of the run, before it is compiled and laid out: the planner's own numbers.
+  Outcome estimate(Bytes arena_budget, const RecomputePolicy& policy);
+  // What a policy that needs no budget makes of the run.
   Outcome outcome(const RecomputePolicy& policy);
 
  private:
@@ -107,7 +111,7 @@ class BudgetSearch {
   const CompileReport& keep_all_;
   Bytes other_phases_;  // the largest peak of a phase that is not the micro-step
   std::optional<Bytes> keep_all_arena_, smallest_arena_;
-  std::optional<planner::Planner> planner_;
+  std::shared_ptr<planner::Planner> planner_;
   // Of the plans that may need the fewest bytes, and what is live in them at least; none before blocks were priced.
   struct Smallest {
     std::vector<Retentions> retentions;

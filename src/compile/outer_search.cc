@@ -47,6 +47,21 @@ VariantOutcome OuterSearch::outcome(Bytes arena_budget, const RecomputePolicy& p
   return {found.variant, std::move(found.draft.draft.report), found.draft.fits};
 }
 
+BudgetSearch::Outcome OuterSearch::estimate(Bytes arena_budget, const RecomputePolicy& policy) {
+  std::optional<BudgetSearch::Outcome> best;
+  for (size_t variant : by_bound_) {
+    if (best && best->fits && keep_all(variant).update_seconds >= best->update_seconds) break;
+    if (best && search(variant).smallest_bound(policy) > arena_budget && is_never_smallest(variant)) continue;
+    const BudgetSearch::Outcome found = search(variant).estimate(arena_budget, policy);
+    forget(variant);
+    const bool is_better = !best || (found.fits != best->fits ? found.fits
+                                     : found.fits             ? found.update_seconds < best->update_seconds
+                                                              : found.arena < best->arena);
+    if (is_better) best = found;
+  }
+  return *best;
+}
+
 OuterSearch::Found OuterSearch::find(Bytes arena_budget, const RecomputePolicy& policy) {
   std::optional<Found> fitting = find_fitting(arena_budget, policy);
   Found found = fitting ? *std::move(fitting) : find_smallest(arena_budget, policy);
@@ -120,6 +135,11 @@ OuterSearch::Found OuterSearch::find_smallest(Bytes arena_budget, const Recomput
           smallest = {variant, std::move(plan)};
       });
   return *std::move(smallest);
+}
+
+VariantPlan OuterSearch::smallest() {
+  Found found = find_smallest(Bytes(0), {.kind = RecomputePolicy::Kind::kOptimal});
+  return {found.variant, finish(std::move(found.draft), memory_->target())};
 }
 
 Bytes OuterSearch::smallest_arena() {

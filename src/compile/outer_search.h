@@ -63,8 +63,13 @@ class OuterSearch {
   // nothing fits, the smallest plan that was found.
   VariantPlan within(Bytes arena_budget, const RecomputePolicy& policy);
   VariantOutcome outcome(Bytes arena_budget, const RecomputePolicy& policy);
+  // About the same by the planner's own numbers, without a plan that is compiled and laid out.
+  BudgetSearch::Outcome estimate(Bytes arena_budget, const RecomputePolicy& policy);
   // The arena of the smallest plan that policy optimal finds of any variant: within() finds one of that size.
   Bytes smallest_arena();
+
+  // That plan.
+  VariantPlan smallest();
 
   // The search of one variant.
   BudgetSearch& search(size_t variant) { return *searches_.at(variant); }

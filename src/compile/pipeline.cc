@@ -212,6 +212,7 @@ Draft draft(const Model& model, const CompileOptions& options, const Target& tar
   draft.timeline = liveness(draft.program, target, options.staging);
   report.phases = phase_peaks(draft.program, draft.timeline, target.alignment());
   report.peak = largest_peak(report.phases);
+  report.category_peaks = category_peaks(draft.timeline, target.alignment());
   draft.layout = packing_problem(draft.timeline, target.alignment());
 
   report.passes = runner.timings();
@@ -261,8 +262,12 @@ Compiled finish(Draft draft, const layout::Solution& solution, const Target& tar
 }
 
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target) {
+  return compile_within(model, options, Bytes(0), target);
+}
+
+Compiled compile_within(const Model& model, const CompileOptions& options, Bytes enough, const Target& target) {
   Draft drafted = draft(model, options, target);
-  const layout::Solution solution = lay_out(drafted, Bytes(0));
+  const layout::Solution solution = lay_out(drafted, enough);
   return finish(std::move(drafted), solution, target);
 }
 

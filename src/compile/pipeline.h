@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct CompileReport {
 
   std::vector<PhasePeak> phases;  // in plan order, each with its bytes by category
   PhasePeak peak;                 // the largest of them
+  std::array<Bytes, kCategories> category_peaks;  // the most that each category holds at any moment
 
   int64_t parameters = 0;      // elements
   double update_flops = 0;     // needed by one update: forward and backward of all its micro-steps
@@ -47,6 +49,9 @@ struct Compiled {
 // or an operation that the target refuses; InternalError when the layout's or the plan's judge finds a
 // fault.
 Compiled compile(const Model& model, const CompileOptions& options, const Target& target);
+
+// The same with a layout that is not improved further once its arena fits `enough`.
+Compiled compile_within(const Model& model, const CompileOptions& options, Bytes enough, const Target& target);
 
 // The same in three steps, for searches that compare many plans and finish one.
 // A run up to its layout: what is computed, how long every byte is held, what that takes. `report.arena` is the lower

@@ -224,31 +224,6 @@ PlanPeak plan_peak(const Plan& plan) {
   return found;
 }
 
-std::vector<PlanSummary::Category> category_peaks(const Plan& plan) {
-  std::vector<std::string> names;
-  std::map<std::string, std::map<int64_t, int64_t>> changes;  // category → moment → bytes more or less
-  for (const Buffer& buffer : buffers_of_first_memory(plan)) {
-    int64_t counted_to = 0;  // tensors that share a buffer have it one after the other
-    for (size_t i : buffer.tensors) {
-      const PlanTensor& tensor = plan.tensors[i];
-      const int64_t first = std::max(tensor.first, counted_to);
-      if (first >= tensor.last || buffer.bytes == Bytes()) continue;
-      counted_to = tensor.last;
-      if (std::find(names.begin(), names.end(), tensor.category) == names.end())
-        names.push_back(tensor.category);
-      changes[tensor.category][first] += buffer.bytes.value;
-      changes[tensor.category][tensor.last] -= buffer.bytes.value;
-    }
-  }
-  std::vector<PlanSummary::Category> peaks;
-  for (const std::string& name : names) {
-    int64_t held = 0, most = 0;
-    for (const auto& [moment, change] : changes[name]) most = std::max(most, held += change);
-    peaks.push_back({name, Bytes(most)});
-  }
-  return peaks;
-}
-
 std::vector<PlanSummary::Block> block_choices(const Plan& plan) {
   const PlanPhase* phase = plan.phase("micro_step");
   if (phase == nullptr) return {};

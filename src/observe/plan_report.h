@@ -102,9 +102,6 @@ struct PlanPeak {
 // The peak of the plan's first memory.
 PlanPeak plan_peak(const Plan& plan);
 
-// The most bytes that each category holds at any moment of the plan, in the order of first use.
-std::vector<PlanSummary::Category> category_peaks(const Plan& plan);
-
 // Per transformer block of the plan's micro-step, from the plan alone. Values that share a buffer count once.
 std::vector<PlanSummary::Block> block_choices(const Plan& plan);
 

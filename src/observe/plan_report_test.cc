@@ -302,16 +302,6 @@ TEST(PlanReport, SaysThatAccumulationHoldsAllGradients) {
   EXPECT_THAT(plan_table(once), Not(HasSubstr("micro-steps an update")));
 }
 
-// Moment 1: x; moment 2: y in the buffer of x; so activations are 512 at most. Gradients from moment 2 on.
-TEST(PlanReport, FindsTheMostThatEachTermHolds) {
-  std::map<std::string, Bytes> terms;
-  for (const PlanSummary::Category& term : category_peaks(parse_plan(kPlan))) terms[term.name] = term.bytes;
-  EXPECT_EQ(terms, (std::map<std::string, Bytes>{{"weights", Bytes(1024)},
-                                                 {"activations", Bytes(512)},
-                                                 {"gradients", Bytes(1024)},
-                                                 {"scratch", Bytes(300)}}));
-}
-
 TEST(PlanReport, TabulatesWhatAnOptionWouldChange) {
   PlanSummary summary = summarize(parse_plan(kPlan), reserve_of(1000), Bytes(5000), 4096, 256);
   EXPECT_EQ(alternatives_table(summary), "");

@@ -22,6 +22,14 @@ Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads, 
           .peak_so_far = now.peak() + page_tables_for(arena) + page_tables_for(allowance) + stacks};
 }
 
+Reserve stated(Reserve reserve) {
+  const Bytes more = round_up(reserve.total() - reserve.page_tables, kReserveStep) + kReserveStep -
+                     (reserve.total() - reserve.page_tables);
+  reserve.allowance += more;
+  reserve.peak_so_far += more;
+  return reserve;
+}
+
 Bytes planned_process_peak(Bytes arena, const Reserve& reserve) {
   return std::max(arena + reserve.total(), reserve.peak_so_far);
 }

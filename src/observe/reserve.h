@@ -39,10 +39,16 @@ struct Reserve {
 // Page tables that map `bytes` contiguous bytes at any place, with pages of 4 KiB on x86-64.
 Bytes page_tables_for(Bytes bytes);
 
+// What two processes of the same run may measure apart is less than a step of this.
+constexpr Bytes kReserveStep{1 << 20};
+
 // The reserve beside an arena of `arena` bytes. `threads`: kernel threads of the process at its busiest; at
 // least those of `now` are counted.
 Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads,
                         Bytes allowance = kGrowthAllowance);
+
+// What is told of a reserve, so that it holds in another process of the same run: rounded up to whole steps, and one more.
+Reserve stated(Reserve reserve);
 
 // What the process is planned to hold at most.
 Bytes planned_process_peak(Bytes arena, const Reserve& reserve);

@@ -21,26 +21,25 @@
 // Method: dynamic programme from the last block to the first. For position f the least seconds of the blocks
 //         f … L-1 are a step function of the allowance, the bytes that the runs before f leave:
 //           seconds_f(a) = min over modes with need <= a of  seconds + seconds_{f+span}(a - saved)
-//         which knows no budget: one pass answers every budget, and is monotone in it by construction. The
-//         functions are kept as exact Pareto fronts (bytes are never rounded); a front of more points than
-//         its limit keeps one point in each of as many equal intervals of the allowance (the fastest) and its
-//         smallest point. So plans are always feasible, and optimal as long as no front was thinned. Fronts
-//         rather than a grid of granules, because rounding up at each of 100 blocks costs about 50 granules
-//         of the budget. O(blocks · modes · limit), where blocks · modes · limit is at most about 4e7.
-// Bound:  the larger of two. (1) The same programme with an interval's points replaced by their best corner
-//         (least bytes, least seconds) and backlogs rounded down: every plan is dominated by such a point. (2) The
-//         Lagrangian dual with a price for each block's moments and the head's, transients included, and one for
-//         the backlog before each block, by subgradient steps of
-//         Polyak's length. It is tight where the chain is long and (1) loses by thinning.
-// Source: the peak form is memory_planning's chain programme; Polyak, Minimization of unsmooth functionals
-//         (1969), eq. 4, for the step length; Everett, Generalized Lagrange multiplier method (1963), for
-//         the bound.
+//         which knows no budget: it is worked out once. Of a short chain every step is kept, and its plans are the optimal ones.
+//         Of a long one the function is tabulated (chain_grid.h), and plans are walked: from the first block on, with the exact
+//         bytes that are left, each time the run of which run and table promise the fewest seconds. Rounding so never adds up
+//         over the blocks, every plan fits, and the smallest budget is exact. A budget is answered by the fastest plan that fits of all
+//         that were walked so far, with that budget and with the next smaller ones of a fixed list: of budgets asked in rising
+//         order none gets a slower plan than the one before.
+//         O(blocks · modes · points).
+// Bound:  the larger of two. (1) The table with the least value of each of its intervals. (2) The Lagrangian dual (chain_dual.h),
+//         which is tight where the chain is long and (1) loses by rounding.
+// Source: the peak form is memory_planning's chain programme; choosing by a table of what follows is dynamic programming's rollout
+//         (Bertsekas, Dynamic Programming and Optimal Control, vol. 1).
 // See:    chain_test.cc, where both are held against exhaustive search
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -69,6 +68,7 @@ struct ChainBlock {
   int32_t list = 0;  // index of Chain::lists: the modes of the runs that may begin here
   Moments fixed;     // what lives anyway: state, inputs, gradients made so far
   Bytes link = {};   // what the link moves while the block's forward runs
+  friend bool operator==(const ChainBlock&, const ChainBlock&) = default;
 };
 
 struct Chain {
@@ -81,6 +81,7 @@ struct Chain {
   // the first one of every block. Not with modes that use a link.
   bool backward_twice = false;
   double step_seconds = 0;  // of the step with everything kept
+  friend bool operator==(const Chain&, const Chain&) = default;
 };
 
 struct ChainPlan {
@@ -93,28 +94,43 @@ struct ChainPlan {
 // mode where it may not begin.
 ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes);
 
+// Adds a plan to plans of rising bytes and falling seconds, unless one of them needs no more and is as fast; those that need as much and are
+// no faster go.
+void keep_plan(std::vector<ChainPlan>& plans, ChainPlan plan);
+// Of such plans the last that fits; null if none does.
+const ChainPlan* fastest_within(std::span<const ChainPlan> plans, Bytes budget);
+
 // The least allowance at which the moments of a run of `mode` from `position` fit, without a backlog.
 Bytes need_at(const Chain& chain, const Mode& mode, size_t position);
 // What a run of `mode` from `position` holds at most in its backward for the norm besides what is saved of
 // all blocks.
 Bytes norm_excess(const Chain& chain, const Mode& mode, size_t position);
 
-// One backward pass; two_passes.h solves chains of either sort.
+struct ChainRuns;
+class ChainGrid;
+
+// One backward pass; two_passes.h solves chains of either sort. Not for several threads at a time: questions fill in what answers them.
 class ChainSolver {
  public:
-  // `effort` scales the limit of points. `known` plans take part at the whole chain's level, so no answer is
-  // slower than one of them that fits.
+  // `known` plans take part, so no answer is slower than one of them that fits. With `excess_limit` the chain is a level of
+  // two_passes.h: modes of a larger norm_excess() may not begin, and the head needs that much at least (in the plans' bytes, too).
   // Throws InternalError where the chain is malformed or no list of runs covers it.
-  explicit ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known = {}, double effort = 1);
+  explicit ChainSolver(std::shared_ptr<const Chain> chain, std::span<const std::vector<int32_t>> known = {},
+                       std::optional<Bytes> excess_limit = {});
+  explicit ChainSolver(Chain chain, std::span<const std::vector<int32_t>> known = {})
+      : ChainSolver(std::make_shared<const Chain>(std::move(chain)), known) {}
+  ~ChainSolver();
+  ChainSolver(ChainSolver&&) noexcept;
+  ChainSolver& operator=(ChainSolver&&) noexcept;
 
-  const Chain& chain() const { return chain_; }
+  const Chain& chain() const { return *chain_; }
   // Exact, unless backlogs were rounded: a smaller budget fits no plan.
-  Bytes smallest_budget() const { return fronts_.front().front().points.front().allowance; }
+  Bytes smallest_budget() const { return smallest_; }
   // The fastest plan found that fits; none if and only if `budget` is below the smallest.
   std::optional<ChainPlan> best(Bytes budget) const;
   // No plan that fits `budget` (at least the smallest) has fewer extra seconds.
   double bound_seconds(Bytes budget) const;
-  // Whether best() is the optimum for every budget: no front was thinned, no backlog rounded.
+  // Whether best() is the optimum for every budget: every step was kept, no backlog rounded.
   bool exact() const { return exact_; }
   // Each budget from which on the best plan is faster, and its seconds: falling as budgets rise.
   struct Step {
@@ -124,50 +140,24 @@ class ChainSolver {
   std::vector<Step> frontier() const;
 
  private:
-  struct Point {
-    Bytes allowance;  // the least that this many seconds need
-    double seconds = 0;
-    int32_t mode = -1;  // of the first run; in the whole chain's front a negative one -2-k is known plan k
-  };
-  struct Front {
-    std::vector<Point> points;  // allowance rising, seconds falling
-  };
-  using Fronts = std::vector<std::vector<Front>>;  // per position, one more for the head alone, and backlog
-  // The runs that may begin at one position, with the moments of that position.
-  struct Run {
-    int32_t mode = 0, span = 1;
-    Bytes saved, need;  // need: the least allowance at which every moment of the run fits, without a backlog
-    Bytes sent, moved;  // over the link
-    double seconds = 0;
-  };
-  enum class Keep { kFastest, kCorner };
-  // A run from one backlog, and the points that go on behind it.
-  struct Way {
-    const Run* run;
-    const std::vector<Point>* rest;
-    Bytes need;
-  };
+  ChainPlan evaluated(std::span<const int32_t> modes) const;
+  bool find_every_plan();
+  void tabulate();
+  size_t points() const;
+  Bytes walked_budget(size_t walk) const;
+  std::optional<std::vector<int32_t>> walk(Bytes budget) const;
+  void walk_and_keep(Bytes budget) const;
+  void walk_near(Bytes budget) const;
 
-  void list_runs();
-  void drop_dominated_runs();
-  void list_backlogs(size_t most);
-  // Of the backlog of `position` that stands for this one; kCorner: one that is at most as large. None where all
-  // are smaller.
-  std::optional<size_t> backlog_index(size_t position, Bytes backlog, Keep keep) const;
-  Bytes raise_to_floor(Front& front) const;
-  Front front_of(size_t position, size_t backlog, const Fronts& later, size_t limit, Keep keep);
-  Front front_of(const std::vector<Way>& ways, size_t limit, Keep keep);
-  double lagrangian(Bytes budget, double target) const;
-
-  Chain chain_;
-  std::vector<std::vector<int32_t>> known_;
-  std::vector<std::vector<Run>> runs_;        // per position
-  std::vector<std::vector<Bytes>> backlogs_;  // per position, one more for the head: rising from 0
-  bool uses_link_ = false;
-  Fronts fronts_;
-  Front relaxed_;      // the whole chain's, for the bound
-  Bytes below_floor_;  // the allowance of the whole chain's first point before it was raised
-  bool exact_ = true;
+  std::shared_ptr<const Chain> chain_;
+  std::unique_ptr<const ChainRuns> runs_;
+  Bytes smallest_, fastest_;  // the smallest budget of any plan, and of the fastest
+  bool exact_ = false;
+  std::unique_ptr<const ChainGrid> grid_;  // unless exact
+  // Filled in by what is asked:
+  mutable std::vector<ChainPlan> plans_;  // bytes needed rising, seconds falling
+  mutable std::vector<bool> walked_;
+  mutable std::unique_ptr<const ChainGrid> bounds_;
 };
 
 }  // namespace snug::planner

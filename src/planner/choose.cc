@@ -46,10 +46,10 @@ Planner::Planner(Graph graph, PriceBook& book, const std::string& passes, Finish
   const bool differentiated = std::any_of(graph_.ops.begin(), graph_.ops.end(),
                                           [](const Op& op) { return op.part == Part::kBackward; });
   if (!differentiated || anatomy_.blocks.empty()) {
-    smallest_retentions_.emplace_back(graph_.tensors.size(), Retention::kKeep);
-    const Outcome kept = outcome(smallest_retentions_.front());
+    smallest_ = {.peak = {}, .retentions = {Retentions(graph_.tensors.size(), Retention::kKeep)}};
+    const Outcome kept = outcome(smallest_->retentions.front());
     keep_seconds_ = kept.seconds;
-    smallest_ = kept.peak;
+    smallest_->peak = kept.peak;
     return;
   }
   ChainOptions options;
@@ -60,28 +60,47 @@ Planner::Planner(Graph graph, PriceBook& book, const std::string& passes, Finish
   keep_seconds_ = priced_->chain.step_seconds;
   std::vector<std::vector<int32_t>> known;
   for (const NamedPlan& plan : priced_->named) known.push_back(plan.modes);
-  solver_.emplace(priced_->chain, known);
-  // The chain's smallest plan may hold a little more than the chain says.
-  smallest_ = solver_->smallest_budget();
-  for (;;) {
-    if (std::optional<Choice> choice = fitting(smallest_)) {
-      smallest_retentions_.push_back(std::move(choice->retentions));
-      break;
-    }
-    const ChainPlan plan = solver_->best(smallest_).value();
-    smallest_ =
-        std::max(smallest_ + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);
-  }
-  if (compresses) smallest_retentions_.push_back(smallest_without_compression());
+  solver_ = book.solver(priced_->chain, known);
 }
 
-Retentions Planner::smallest_without_compression() const {
+const Planner::Smallest& Planner::smallest() {
+  if (smallest_) return *smallest_;
+  Smallest found;
+  // The chain's smallest plan may hold a little more than the chain says.
+  found.peak = solver_->solver->smallest_budget() + solver_->shift;
+  for (;;) {
+    if (std::optional<Choice> choice = fitting(found.peak)) {
+      found.retentions.push_back(std::move(choice->retentions));
+      break;
+    }
+    const ChainPlan plan = best(found.peak).value();
+    found.peak =
+        std::max(found.peak + Bytes(1), outcome(retentions_of(graph_, anatomy_, *priced_, plan.modes)).peak);
+  }
+  const bool compresses = std::any_of(priced_->treatments.begin(), priced_->treatments.end(),
+                                      [](const Treatment& treatment) { return treatment.compresses(); });
+  if (compresses) found.retentions.push_back(smallest_without_compression());
+  return smallest_.emplace(std::move(found));
+}
+
+Retentions Planner::smallest_without_compression() {
   Chain exact = priced_->chain;
   for (std::vector<int32_t>& list : exact.lists)
     std::erase_if(list,
                   [&](int32_t mode) { return priced_->treatments[static_cast<size_t>(mode)].compresses(); });
   const PlanSolver solver(std::move(exact));
   return retentions_of(graph_, anatomy_, *priced_, solver.best(solver.smallest_budget())->modes);
+}
+
+std::optional<ChainPlan> Planner::best(Bytes budget) const {
+  std::optional<ChainPlan> plan = solver_->solver->best(budget - solver_->shift);
+  if (plan) plan->needed += solver_->shift;
+  return plan;
+}
+
+ChainPlan Planner::estimate(Bytes budget) const {
+  if (!solver_) return {.modes = {}, .seconds = 0, .needed = smallest_->peak};
+  return best(std::max(budget, solver_->solver->smallest_budget() + solver_->shift)).value();
 }
 
 Planner::Outcome Planner::outcome(const Retentions& retentions) {
@@ -103,24 +122,22 @@ Choice Planner::keep_all() {
 }
 
 std::optional<Choice> Planner::choose(Bytes budget) {
-  if (budget < smallest_) return std::nullopt;
+  if (budget < smallest_budget()) return std::nullopt;
   if (!solver_) return keep_all();
-  std::optional<Choice> choice = fitting(budget);
-  if (!choice) choice = fitting(budget = smallest_);
-  if (choice) choice->bound_seconds = bound_seconds(budget);
-  return choice;
+  if (std::optional<Choice> choice = fitting(budget)) return choice;
+  return fitting(smallest_budget());
 }
 
 double Planner::bound_seconds(Bytes budget) {
   if (!solver_) return 0;
-  if (!bound_ || bound_->budget != budget) bound_ = {budget, solver_->bound_seconds(budget)};
+  if (!bound_ || bound_->budget != budget) bound_ = {budget, solver_->solver->bound_seconds(budget - solver_->shift)};
   return bound_->seconds;
 }
 
 std::optional<Choice> Planner::fitting(Bytes budget) {
   Bytes allowed = budget;
   for (int tries = 0; tries < kTries; ++tries) {
-    const std::optional<ChainPlan> plan = solver_->best(allowed);
+    const std::optional<ChainPlan> plan = best(allowed);
     if (!plan) return std::nullopt;
     Choice choice;
     choice.retentions = retentions_of(graph_, anatomy_, *priced_, plan->modes);
@@ -136,10 +153,10 @@ std::optional<Choice> Planner::fitting(Bytes budget) {
   return std::nullopt;
 }
 
-std::vector<ChainSolver::Step> Planner::frontier() const {
-  if (!solver_) return {{smallest_, 0}};
-  std::vector<ChainSolver::Step> steps = solver_->frontier();
-  for (ChainSolver::Step& step : steps) step.budget = std::max(step.budget, smallest_);
+std::vector<ChainSolver::Step> Planner::frontier() {
+  if (!solver_) return {{smallest_budget(), 0}};
+  std::vector<ChainSolver::Step> steps = solver_->solver->frontier();
+  for (ChainSolver::Step& step : steps) step.budget = std::max(step.budget + solver_->shift, smallest_budget());
   return steps;
 }
 

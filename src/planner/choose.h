@@ -32,9 +32,8 @@ struct Choice {
   Bytes peak;                // held at the worst moment of the micro-step, `outside` included
   double seconds = 0;        // more than with everything kept, of one micro-step
   double step_seconds = 0;   // of one micro-step with everything kept
-  double bound_seconds = 0;  // no plan of the planner's modes that fits takes fewer extra seconds
-  // The certified gap: no such plan is faster by more than this fraction of the micro-step.
-  double gap() const { return (seconds - bound_seconds) / (step_seconds + seconds); }
+  // No plan is faster by more than this fraction of the micro-step where none takes fewer extra seconds than Planner::bound_seconds().
+  double gap(double bound_seconds) const { return (seconds - bound_seconds) / (step_seconds + seconds); }
 };
 
 // A droppable value (with those that are made by the same operation beside it), for simple policies.
@@ -60,14 +59,17 @@ class Planner {
 
   // None if no plan fits; never none from smallest_budget() on.
   std::optional<Choice> choose(Bytes budget);
-  Bytes smallest_budget() const { return smallest_; }
-  // What a choice within `budget`, the smallest one at least, says as its bound. Remembered for the budget that was asked last.
+  Bytes smallest_budget() { return smallest().peak; }
+  // The same by the chain's own numbers, the smallest plan where none fits: what a plan will hold, and its extra seconds.
+  ChainPlan estimate(Bytes budget) const;
+  // No plan of the planner's modes within `budget`, the smallest one at least, takes fewer extra seconds. Remembered for the budget that
+  // was asked last.
   double bound_seconds(Bytes budget);
   // What choose() makes of the smallest budget; where values may be compressed, behind it what it would make of its
   // smallest budget if they might not: that may be laid out better.
-  const std::vector<Retentions>& smallest_retentions() const { return smallest_retentions_; }
+  const std::vector<Retentions>& smallest_retentions() { return smallest().retentions; }
   // Predicted budgets and extra seconds, from the smallest budget to everything kept: a sweep for free.
-  std::vector<ChainSolver::Step> frontier() const;
+  std::vector<ChainSolver::Step> frontier();
 
   // Bytes and seconds of any retentions, by the real passes: what a named policy needs.
   struct Outcome {
@@ -84,8 +86,14 @@ class Planner {
   Retentions retentions_of_prefix(const std::vector<Droppable>& order, size_t count) const;
 
  private:
+  struct Smallest {
+    Bytes peak;
+    std::vector<Retentions> retentions;
+  };
+  const Smallest& smallest();
+  std::optional<ChainPlan> best(Bytes budget) const;
   Choice keep_all();
-  Retentions smallest_without_compression() const;
+  Retentions smallest_without_compression();
   // The plan for a budget, without its bound.
   std::optional<Choice> fitting(Bytes budget);
   std::vector<Droppable> droppable() const;
@@ -100,9 +108,8 @@ class Planner {
   Anatomy anatomy_;
   std::vector<std::vector<bool>> read_;  // per block, per value: whether its backward reads it
   std::optional<PricedChain> priced_;
-  std::optional<PlanSolver> solver_;
-  Bytes smallest_;
-  std::vector<Retentions> smallest_retentions_;
+  std::optional<PriceBook::Shifted> solver_;
+  std::optional<Smallest> smallest_;  // once it was asked for
   struct Bound {
     Bytes budget;
     double seconds = 0;

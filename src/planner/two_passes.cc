@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -13,43 +12,25 @@ namespace {
 
 constexpr Bytes kNever{std::numeric_limits<int64_t>::max()};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// How many excesses become levels; and what the solver of one may cost, of what that of a whole chain may.
+// How many excesses become levels.
 constexpr size_t kMostLevels = 128;
-constexpr double kLevelEffort = 0.5;
-
-// The chain of one level: runs of more than `excess` may not begin, and the head holds `excess` at least.
-Chain level_of(const Chain& chain, Bytes excess) {
-  Chain level = chain;
-  level.backward_twice = false;
-  level.head = std::max(chain.head, excess);
-  level.lists.clear();
-  std::map<std::vector<int32_t>, int32_t> lists;
-  for (size_t position = 0; position < chain.blocks.size(); ++position) {
-    std::vector<int32_t> list;
-    for (int32_t index : chain.lists[static_cast<size_t>(chain.blocks[position].list)]) {
-      const Mode& mode = chain.modes[static_cast<size_t>(index)];
-      if (position + mode.moments.size() <= chain.blocks.size() &&
-          norm_excess(chain, mode, position) <= excess)
-        list.push_back(index);
-    }
-    const auto [found, is_new] = lists.try_emplace(list, static_cast<int32_t>(level.lists.size()));
-    if (is_new) level.lists.push_back(std::move(list));
-    level.blocks[position].list = found->second;
-  }
-  return level;
-}
+// Solvers of levels that stay in memory.
+constexpr size_t kMostSolvers = 8;
+// A gap that quick bounds may leave: of the step.
+constexpr double kEnoughGap = 0.002;
 
 }  // namespace
 
-PlanSolver::PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known) : chain_(std::move(chain)) {
-  if (!chain_.backward_twice) {
+PlanSolver::PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known)
+    : chain_(std::make_shared<const Chain>(std::move(chain))) {
+  if (!chain_->backward_twice) {
     single_.emplace(chain_, known);
     smallest_ = single_->best(single_->smallest_budget()).value();
     return;
   }
-  for (const Mode& mode : chain_.modes)
+  for (const Mode& mode : chain_->modes)
     require(mode.link == Bytes(0), "chain: a mode uses a link, and the backward runs twice");
-  for (const std::vector<int32_t>& modes : known) known_.push_back(evaluate(chain_, modes));
+  for (const std::vector<int32_t>& modes : known) keep_plan(known_, evaluate(*chain_, modes));
   list_runs();
   add_levels();
   // A level's smallest plan may need less than its level allows for.
@@ -57,25 +38,25 @@ PlanSolver::PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known)
     ChainPlan plan = smallest_of(levels_[level]);
     if (level == 0 || plan.needed < smallest_.needed) smallest_ = std::move(plan);
   }
-  for (const ChainPlan& plan : known_)
-    if (plan.needed < smallest_.needed) smallest_ = plan;
+  keep_plan(known_, smallest_);
+  smallest_ = known_.front();
 }
 
 void PlanSolver::list_runs() {
-  for (size_t position = 0; position < chain_.blocks.size(); ++position) {
-    std::vector<Run> runs;
-    for (int32_t index : chain_.lists.at(static_cast<size_t>(chain_.blocks[position].list))) {
-      const Mode& mode = chain_.modes.at(static_cast<size_t>(index));
+  for (size_t position = 0; position < chain_->blocks.size(); ++position) {
+    std::vector<LevelledRun> runs;
+    for (int32_t index : chain_->lists.at(static_cast<size_t>(chain_->blocks[position].list))) {
+      const Mode& mode = chain_->modes.at(static_cast<size_t>(index));
       const size_t end = position + mode.moments.size();
-      if (end <= chain_.blocks.size())
+      if (end <= chain_->blocks.size())
         runs.push_back({.mode = index,
                         .end = end,
                         .saved = mode.saved,
-                        .need = need_at(chain_, mode, position),
-                        .excess = norm_excess(chain_, mode, position),
+                        .need = need_at(*chain_, mode, position),
+                        .excess = norm_excess(*chain_, mode, position),
                         .seconds = mode.seconds});
     }
-    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+    std::sort(runs.begin(), runs.end(), [](const LevelledRun& a, const LevelledRun& b) {
       return std::tuple(a.end, a.saved, a.seconds, a.mode) < std::tuple(b.end, b.saved, b.seconds, b.mode);
     });
     runs_.push_back(std::move(runs));
@@ -88,7 +69,7 @@ void PlanSolver::add_levels() {
   std::vector<Bytes> cover(runs_.size() + 1, kNever);  // the least largest excess from a position on
   cover.back() = Bytes(std::numeric_limits<int64_t>::min() / 2);
   for (size_t position = runs_.size(); position-- > 0;)
-    for (const Run& run : runs_[position]) {
+    for (const LevelledRun& run : runs_[position]) {
       if (cover[run.end] == kNever) continue;
       all.push_back(run.excess);
       cover[position] = std::min(cover[position], std::max(run.excess, cover[run.end]));
@@ -112,28 +93,28 @@ void PlanSolver::add_levels() {
 // The plan of the smallest allowance, as the level counts it.
 ChainPlan PlanSolver::smallest_of(Level& level) const {
   std::vector<Bytes> least(runs_.size() + 1, kNever);  // allowance from a position on
-  std::vector<const Run*> first(runs_.size(), nullptr);
-  least.back() = std::max(chain_.head, level.excess);
+  std::vector<const LevelledRun*> first(runs_.size(), nullptr);
+  least.back() = std::max(chain_->head, level.excess);
   for (size_t position = runs_.size(); position-- > 0;)
-    for (const Run& run : runs_[position]) {
+    for (const LevelledRun& run : runs_[position]) {
       if (run.excess > level.excess || least[run.end] == kNever) continue;
       const Bytes allowance = std::max(run.need, run.saved + least[run.end]);
       if (allowance >= least[position]) continue;
       least[position] = allowance;
       first[position] = &run;
     }
-  level.smallest = std::max(least.front(), chain_.floor);
+  level.smallest = std::max(least.front(), chain_->floor);
   std::vector<int32_t> modes;
   for (size_t position = 0; position < runs_.size(); position = first[position]->end)
     modes.push_back(first[position]->mode);
-  return evaluate(chain_, modes);
+  return evaluate(*chain_, modes);
 }
 
 // No plan of the level within the budget has fewer seconds: the dual function of  (bytes saved of all) <= budget -
 // head  at its best price.
 double PlanSolver::quick_bound(const Level& level, Bytes budget) const {
   if (budget < level.smallest) return kInfinity;
-  const double room = static_cast<double>((budget - std::max(chain_.head, level.excess)).value);
+  const double room = static_cast<double>((budget - std::max(chain_->head, level.excess)).value);
   struct Corner {
     size_t end;
     double saved, seconds;
@@ -141,10 +122,10 @@ double PlanSolver::quick_bound(const Level& level, Bytes budget) const {
   // Only the lower hull of a position's runs is best at some price.
   std::vector<Corner> corners;
   std::vector<size_t> begin;
-  for (const std::vector<Run>& runs : runs_) {
+  for (const std::vector<LevelledRun>& runs : runs_) {
     begin.push_back(corners.size());
     size_t hull = corners.size();  // where that of the run's end begins
-    for (const Run& run : runs) {
+    for (const LevelledRun& run : runs) {
       if (run.excess > level.excess || run.need > budget) continue;
       const Corner next{run.end, static_cast<double>(run.saved.value), run.seconds};
       if (corners.size() > hull && corners.back().end != next.end) hull = corners.size();
@@ -199,18 +180,22 @@ double PlanSolver::quick_bound(const Level& level, Bytes budget) const {
 }
 
 const ChainSolver& PlanSolver::solver(const Level& level) const {
+  const auto index = static_cast<size_t>(&level - levels_.data());
+  std::erase(solved_, index);
+  solved_.push_back(index);
+  if (solved_.size() > kMostSolvers) {
+    levels_[solved_.front()].solver.reset();
+    solved_.erase(solved_.begin());
+  }
   if (!level.solver)
-    level.solver.emplace(level_of(chain_, level.excess), std::span<const std::vector<int32_t>>(),
-                         kLevelEffort);
+    level.solver.emplace(chain_, std::span<const std::vector<int32_t>>(), level.excess);
   return *level.solver;
 }
 
 std::optional<ChainPlan> PlanSolver::best(Bytes budget) const {
   if (single_) return single_->best(budget);
   if (budget < smallest_.needed) return std::nullopt;
-  ChainPlan best = smallest_;
-  for (const ChainPlan& plan : known_)
-    if (plan.needed <= budget && plan.seconds < best.seconds) best = plan;
+  ChainPlan best = *fastest_within(known_, budget);
   std::vector<std::pair<double, size_t>> order;
   for (size_t level = 0; level < levels_.size(); ++level)
     if (levels_[level].smallest <= budget) order.emplace_back(quick_bound(levels_[level], budget), level);
@@ -218,7 +203,9 @@ std::optional<ChainPlan> PlanSolver::best(Bytes budget) const {
   for (const auto& [bound, level] : order) {
     if (bound >= best.seconds * (1 - 1e-12)) break;
     const std::optional<ChainPlan> plan = solver(levels_[level]).best(budget);
-    if (plan && plan->seconds < best.seconds) best = evaluate(chain_, plan->modes);
+    if (!plan || plan->seconds >= best.seconds) continue;
+    best = evaluate(*chain_, plan->modes);
+    keep_plan(known_, best);
   }
   return best;
 }
@@ -227,28 +214,28 @@ double PlanSolver::bound_seconds(Bytes budget) const {
   if (single_) return single_->bound_seconds(budget);
   const std::optional<ChainPlan> plan = best(budget);
   require(plan.has_value(), "chain: a bound for {} bytes, where no plan fits", budget.value);
+  // What is certified already need not be certified more closely, at the cost of a solver.
+  const double enough = plan->seconds - kEnoughGap * (chain_->step_seconds + plan->seconds);
   double bound = plan->seconds;
   for (const Level& level : levels_) {
     const Bytes above = budget + level.below;
-    if (level.smallest > above || quick_bound(level, above) >= bound) continue;
-    bound = std::min(bound, solver(level).bound_seconds(above));
+    if (level.smallest > above) continue;
+    double of_level = quick_bound(level, above);
+    if (of_level < std::min(bound, enough)) of_level = std::max(of_level, solver(level).bound_seconds(above));
+    bound = std::min(bound, of_level);
   }
   return bound;
 }
 
 std::vector<ChainSolver::Step> PlanSolver::frontier() const {
   if (single_) return single_->frontier();
-  std::vector<ChainSolver::Step> all = {{smallest_.needed, smallest_.seconds}}, steps;
-  for (const ChainPlan& plan : known_) all.push_back({plan.needed, plan.seconds});
   for (const Level& level : levels_) {
-    const std::vector<ChainSolver::Step> own = solver(level).frontier();
-    all.insert(all.end(), own.begin(), own.end());
+    const ChainSolver& of_level = solver(level);
+    for (const ChainSolver::Step& step : of_level.frontier())
+      keep_plan(known_, evaluate(*chain_, of_level.best(step.budget)->modes));
   }
-  std::sort(all.begin(), all.end(), [](const ChainSolver::Step& a, const ChainSolver::Step& b) {
-    return std::pair(a.budget, a.seconds) < std::pair(b.budget, b.seconds);
-  });
-  for (const ChainSolver::Step& step : all)
-    if (steps.empty() || step.seconds < steps.back().seconds) steps.push_back(step);
+  std::vector<ChainSolver::Step> steps;
+  for (const ChainPlan& plan : known_) steps.push_back({plan.needed, plan.seconds});
   return steps;
 }
 

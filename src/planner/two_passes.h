@@ -17,6 +17,7 @@
 // See:    two_passes_test.cc
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ class PlanSolver {
   // Throws InternalError as ChainSolver does, and where modes of two backward passes use a link.
   explicit PlanSolver(Chain chain, std::span<const std::vector<int32_t>> known = {});
 
-  const Chain& chain() const { return chain_; }
+  const Chain& chain() const { return *chain_; }
   Bytes smallest_budget() const { return smallest_.needed; }
   std::optional<ChainPlan> best(Bytes budget) const;
   double bound_seconds(Bytes budget) const;
@@ -48,7 +49,7 @@ class PlanSolver {
     mutable std::optional<ChainSolver> solver;  // where it was needed
   };
   // A run that may begin at some position.
-  struct Run {
+  struct LevelledRun {
     int32_t mode = 0;
     size_t end = 0;
     Bytes saved, need, excess;
@@ -60,12 +61,15 @@ class PlanSolver {
   double quick_bound(const Level& level, Bytes budget) const;
   const ChainSolver& solver(const Level& level) const;
 
-  Chain chain_;
+  std::shared_ptr<const Chain> chain_;
   std::optional<ChainSolver> single_;   // with one backward pass
-  std::vector<std::vector<Run>> runs_;  // with two, per position: by end, then by rising bytes
+  std::vector<std::vector<LevelledRun>> runs_;  // with two, per position: by end, then by rising bytes
   std::vector<Level> levels_;           // with two
   bool complete_ = true;                // every excess of a run is a level
-  std::vector<ChainPlan> known_;        // with two passes: a level may ask more of a plan than it needs
+  mutable std::vector<size_t> solved_;  // levels that have a solver, used last last
+  // With two passes, where a level may ask more of a plan than it needs: those that were given and those that were found, bytes rising,
+  // seconds falling.
+  mutable std::vector<ChainPlan> known_;
   ChainPlan smallest_;
 };
 

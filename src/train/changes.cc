@@ -85,24 +85,37 @@ RunOptions with_savings(RunOptions options, std::span<const Saving> savings) {
   return options;
 }
 
-// The same run planned with other options.
+// The same run planned with other options: laid out, or by the planner's own numbers.
+enum class Numbers : uint8_t { kOfLayouts, kEstimated };
 Change change_to(const Prepared& run, const std::string& description, const RunOptions& asked,
-                 const std::shared_ptr<SearchMemory>& memory) {
-  const Bytes budget = std::max(Bytes(0), run.budget - kReserveVariation);
+                 const std::shared_ptr<SearchMemory>& memory, Numbers numbers) {
   const auto reserve_of = [&](const RunOptions& sizes) {
-    Reserve reserve = run.reserve;
+    Reserve reserve = stated(run.reserve);
     reserve.batches = host_batches(sizes, run.kind, run.evaluates);
     return reserve;
   };
+  const bool is_estimated = numbers == Numbers::kEstimated;
   const RunOptions options =
-      with_chosen_micro_batch(run, asked, arena_within(budget, reserve_of(asked)), *memory).options;
+      is_estimated ? asked
+                   : with_chosen_micro_batch(run, asked, arena_within(run.budget, reserve_of(asked)), *memory).options;
   const Reserve reserve = reserve_of(options);
-  const Bytes arena_budget = arena_within(budget, reserve);
-  OuterSearch search(memory, compile_variants(variants_of(options), run.model, run.evaluates),
+  const Bytes arena_budget = arena_within(run.budget, reserve);
+  std::vector<RunVariant> variants = variants_of(options);
+  // What lies between none and all of what is allowed would change an estimate by little, and takes long.
+  if (is_estimated)
+    std::erase_if(variants, [](const RunVariant& v) { return !v.forms.empty() && !v.may_be_smallest; });
+  OuterSearch search(memory, compile_variants(variants, run.model, run.evaluates),
                      OuterSearch::Prices::kForgetOfLosers);
+  const auto change = [&](Bytes arena, double seconds) {
+    const Bytes peak = peak_with_arena(arena, reserve);
+    return Change{description, peak, seconds, peak <= run.budget};
+  };
+  if (is_estimated) {
+    const BudgetSearch::Outcome found = search.estimate(arena_budget, options.recompute);
+    return change(found.arena, found.update_seconds);
+  }
   const CompileReport report = search.outcome(arena_budget, options.recompute).report;
-  const Bytes peak = peak_with_arena(report.arena, reserve);
-  return {description, peak, report.update_seconds, peak <= budget};
+  return change(report.arena, report.update_seconds);
 }
 
 // The user's options with the planner's micro-batch and place of the update: what stays as it is when one option is changed.
@@ -138,13 +151,17 @@ void add_batches_and_lengths(const RunOptions& now,
   }
 }
 
-// The plan of one variant that keeps everything, or of a policy that was named.
-std::map<std::string, Bytes> terms_of(const Prepared& run, const RunOptions& options) {
-  const Compiled compiled =
-      compile(run.model, compile_options(options, run.model, run.kind, run.evaluates), run.backend->target());
+// What each term holds at most where everything is kept, or where a policy that was named says what is.
+std::map<std::string, Bytes> terms_of(const Prepared& run, const RunOptions& options, SearchMemory& memory) {
+  CompileOptions compiled = compile_options(options, run.model, run.kind, run.evaluates);
+  const auto peaks = changes_gradients(compiled.recompute)
+                         ? draft(run.model, compiled, memory.target(), Checks::kNone).report.category_peaks
+                         : memory.keep_all(compiled).category_peaks;
   std::map<std::string, Bytes> terms;
-  for (const PlanSummary::Category& term : category_peaks(compiled.plan))
-    if (term.name != "data") terms[term.name] = term.bytes;  // token ids and counters: next to nothing
+  for (size_t category = 0; category < peaks.size(); ++category)
+    if (const auto name = category_name(static_cast<Category>(category));
+        name != "data" && peaks[category] != Bytes())  // token ids and counters: next to nothing
+      terms[std::string(name)] = peaks[category];
   return terms;
 }
 
@@ -170,7 +187,7 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   bool fits = false;
   const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
   const auto add = [&](const std::string& description, const RunOptions& options) {
-    Change change = change_to(run, description, options, memory);
+    Change change = change_to(run, description, options, memory, Numbers::kOfLayouts);
     fits = fits || change.fits;
     if (change.fits || change.peak < run.summary.peak) changes.push_back(std::move(change));
   };
@@ -193,21 +210,21 @@ std::vector<Change> changes_that_help(const Prepared& run) {
   return changes;
 }
 
-std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run) {
+std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run,
+                                                      const std::shared_ptr<SearchMemory>& memory) {
   if (run.kind != RunKind::kTrain) return {};
   const RunOptions base = base_of(run);
-  const std::map<std::string, Bytes> now = terms_of(run, run.options);
+  const std::map<std::string, Bytes> now = terms_of(run, run.options, *memory);
   std::vector<PlanSummary::Alternative> rows;
-  const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
   // `forced`: the run as it is but for that one option, whether or not the planner would take it.
   const auto add = [&](const std::string& option, const RunOptions& asked, const RunOptions& forced) {
-    const Change change = change_to(run, option, asked, memory);
+    const Change change = change_to(run, option, asked, memory, Numbers::kEstimated);
     PlanSummary::Alternative row{.option = option,
                                  .terms = {},
                                  .peak = change.peak,
                                  .step_seconds = change.step_seconds,
                                  .fits = change.fits};
-    std::map<std::string, Bytes> then = terms_of(run, forced);
+    std::map<std::string, Bytes> then = terms_of(run, forced, *memory);
     for (const auto& [name, bytes] : now) then.try_emplace(name, Bytes());
     for (const auto& [name, bytes] : then) {
       const auto before = now.find(name);

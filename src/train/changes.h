@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/search_memory.h"
 #include "train/prepare.h"
 
 namespace snug {
@@ -23,10 +24,10 @@ struct Change {
 // they are not the knob then. Nothing at all where what lies outside the arena exceeds it.
 std::vector<Change> changes_that_help(const Prepared& run);
 
-// What each option that is not in use would change, alone, with micro-batch and place of the update as they were chosen (the micro-batch is
-// chosen anew where other orders of sums are allowed): every term and, within the budget, peak and seconds. Takes about as long for each as
-// planning did.
-std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run);
+// What each option that is not in use would change, alone, with micro-batch and place of the update as they were chosen: every term and,
+// within the budget, peak and seconds, by the planner's own numbers (no layout). `memory` is of the run's model and target.
+std::vector<PlanSummary::Alternative> alternatives_of(const Prepared& run,
+                                                      const std::shared_ptr<SearchMemory>& memory);
 
 // What no batch, length or recomputation can lower: the state (weights, masters, moments) and the reserve.
 Bytes fixed_bytes(const Prepared& run);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/child.h"
 #include "base/errors.h"
+#include "base/json_type.h"
 #include "compile/micro_batch.h"
 #include "compile/outer_search.h"
 #include "train/batch.h"
@@ -15,10 +17,10 @@
 namespace snug {
 namespace {
 
-// How often a plan is sought again because the process grew while it was sought.
-constexpr int kMostRounds = 5;
-// By which part of what lies outside the arena it may grow meanwhile.
-constexpr int64_t kGrowthShare = 32;
+// How often a plan is sought again because the process grew by it.
+constexpr int kMostRounds = 4;
+// The longest that a plan is sought.
+constexpr double kSeekingSeconds = 1200;
 
 std::vector<RecomputePolicy> named_policies(int64_t blocks) {
   using Kind = RecomputePolicy::Kind;
@@ -31,11 +33,11 @@ std::vector<RecomputePolicy> named_policies(int64_t blocks) {
   return policies;
 }
 
-std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepared& run) {
+std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepared& run, const Reserve& reserve) {
   std::vector<PlanSummary::Policy> rows;
   for (const RecomputePolicy& policy : named_policies(run.model.blocks)) {
     const BudgetSearch::Outcome outcome = search.outcome(policy);
-    rows.push_back({to_string(policy), peak_with_arena(outcome.arena, run.reserve), outcome.update_seconds});
+    rows.push_back({to_string(policy), peak_with_arena(outcome.arena, reserve), outcome.update_seconds});
   }
   return rows;
 }
@@ -58,7 +60,7 @@ std::string reason(OuterSearch& search, const VariantPlan& found, Bytes arena_bu
     without = "with the update after the backward";
   if (least > arena_budget)
     return fmt::format("{} the run needs at least {}", without,
-                       format_bytes(peak_with_arena(least, run.reserve) + kReserveVariation));
+                       format_bytes(peak_with_arena(least, stated(run.reserve))));
   return fmt::format("it is the fastest that fits; {} the run is slower", without);
 }
 
@@ -103,6 +105,130 @@ Bytes smallest_of_other_micro_batches(const Prepared& run, const std::shared_ptr
   return smallest;
 }
 
+// What is found of a run within an arena: plain data, with a text form for the way between two processes.
+struct Sought {
+  size_t variant = 0;
+  bool fits = false;
+  Retentions retentions;  // empty: everything is kept, or a named policy says
+  std::optional<double> gap;
+  double unlimited_seconds = 0;
+  Bytes smallest_arena;  // of everything that is allowed
+  Bytes smallest_growth;  // what its plan takes of the heap beyond this one's; where the plan is stated
+  std::string because;
+  std::vector<PlanSummary::Policy> policies;
+  std::optional<std::vector<PlanSummary::Alternative>> alternatives;
+};
+
+std::string to_text(const Sought& sought) {
+  std::string retentions;
+  for (Retention retention : sought.retentions)
+    retentions += static_cast<char>('0' + static_cast<int>(retention));
+  Json json{{"variant", sought.variant},
+            {"fits", sought.fits},
+            {"retentions", retentions},
+            {"unlimited_seconds", sought.unlimited_seconds},
+            {"smallest_arena", sought.smallest_arena.value},
+            {"smallest_growth", sought.smallest_growth.value},
+            {"because", sought.because},
+            {"policies", Json::array()}};
+  if (sought.gap) json["gap"] = *sought.gap;
+  for (const PlanSummary::Policy& policy : sought.policies)
+    json["policies"].push_back({policy.name, policy.peak.value, policy.step_seconds});
+  if (!sought.alternatives) return json.dump();
+  json["alternatives"] = Json::array();
+  for (const PlanSummary::Alternative& row : *sought.alternatives) {
+    Json terms = Json::array();
+    for (const PlanSummary::Category& term : row.terms) terms.push_back({term.name, term.bytes.value});
+    json["alternatives"].push_back({row.option, terms, row.peak.value, row.step_seconds, row.fits});
+  }
+  return json.dump();
+}
+
+Sought sought_of(const std::string& text) {
+  const Json json = Json::parse(text);
+  Sought sought{.variant = json["variant"].get<size_t>(),
+                .fits = json["fits"].get<bool>(),
+                .retentions = {},
+                .gap = {},
+                .unlimited_seconds = json["unlimited_seconds"].get<double>(),
+                .smallest_arena = Bytes(json["smallest_arena"].get<int64_t>()),
+                .smallest_growth = Bytes(json["smallest_growth"].get<int64_t>()),
+                .because = json["because"].get<std::string>(),
+                .policies = {},
+                .alternatives = {}};
+  for (char retention : json["retentions"].get<std::string>())
+    sought.retentions.push_back(static_cast<Retention>(retention - '0'));
+  if (json.contains("gap")) sought.gap = json["gap"].get<double>();
+  for (const Json& row : json["policies"])
+    sought.policies.push_back({row[0].get<std::string>(), Bytes(row[1].get<int64_t>()), row[2].get<double>()});
+  if (!json.contains("alternatives")) return sought;
+  sought.alternatives.emplace();
+  for (const Json& row : json["alternatives"]) {
+    PlanSummary::Alternative alternative{.option = row[0].get<std::string>(),
+                                         .terms = {},
+                                         .peak = Bytes(row[2].get<int64_t>()),
+                                         .step_seconds = row[3].get<double>(),
+                                         .fits = row[4].get<bool>()};
+    for (const Json& term : row[1])
+      alternative.terms.push_back({term[0].get<std::string>(), Bytes(term[1].get<int64_t>())});
+    sought.alternatives->push_back(std::move(alternative));
+  }
+  return sought;
+}
+
+// What `compiled` holds of the heap, which is given back.
+Bytes heap_of(Compiled& compiled) {
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<int64_t>(info.uordblks + info.hblkhd);
+  };
+  const int64_t before = in_use();
+  compiled = {};
+  return Bytes(before - in_use());
+}
+
+// The best plan of all variants for an arena of that size. Sets the options of `run` to those of the plan.
+Sought seek(Prepared& run, const std::vector<RunVariant>& variants, const std::vector<Variant>& all,
+            Bytes arena_budget, const PlanQuestion& question) {
+  const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
+  OuterSearch search(memory, all, OuterSearch::Prices::kForgetOfLosers);
+  VariantPlan found = search.within(arena_budget, run.asked.recompute);
+  run.options = variants[found.variant].options;
+  Sought sought{.variant = found.variant,
+                .fits = found.plan.fits,
+                .retentions = found.plan.retentions,
+                .gap = found.plan.gap,
+                .unlimited_seconds = search.unlimited_seconds(),
+                .smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run, memory)),
+                .smallest_growth = {},
+                .because = reason(search, found, arena_budget, run),
+                .policies = policies_of(search.search(found.variant), run,
+                                      question.is_stated ? stated(run.reserve) : run.reserve),
+                .alternatives = {}};
+  if (question.is_stated && sought.smallest_arena < found.plan.compiled.report.arena) {
+    VariantPlan smallest = search.smallest();
+    sought.smallest_growth = std::max(Bytes(), heap_of(smallest.plan.compiled) - heap_of(found.plan.compiled));
+  }
+  if (question.with_alternatives && found.plan.fits) sought.alternatives = alternatives_of(run, memory);
+  return sought;
+}
+
+// What was sought, made here: its plan, and what the process holds beside it.
+void take(Prepared& run, const Variant& variant, const Sought& sought, Bytes arena_budget) {
+  run.compile_options = variant.options;
+  CompileOptions options = variant.options;
+  if (!sought.retentions.empty())
+    options.choose_retentions = [&](const Graph&) { return sought.retentions; };
+  else if (!needs_budget(run.asked.recompute))
+    options.recompute = run.asked.recompute;
+  run.compiled = {};  // never two plans at once
+  run.compiled = compile_within(run.model, options, arena_budget, run.backend->target());
+  malloc_trim(0);
+  run.outside = process_memory();
+  run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside,
+                               host_batches(run.options, run.kind, run.evaluates));
+}
+
 }  // namespace
 
 Bytes peak_with_arena(Bytes arena, Reserve reserve) {
@@ -128,80 +254,77 @@ ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& optio
   return {with_micro_batch(options, chosen.size), chosen.fits};
 }
 
-void fit_to_budget(Prepared& run) {
+ChosenBatch with_sought_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget,
+                                    const PlanQuestion& question) {
+  if (!plans_micro_batch(options)) return {options};
+  const std::string answer = in_child(
+      [&] {
+        SearchMemory memory(run.model, run.backend->target());
+        const ChosenBatch chosen = with_chosen_micro_batch(run, options, arena_budget, memory);
+        return fmt::format("{} {}", chosen.options.per_device_train_batch_size, chosen.fits ? "fits" : "");
+      },
+      kSeekingSeconds, question.waiting);
+  return {with_micro_batch(options, std::stoll(answer)), answer.ends_with("fits")};
+}
+
+void fit_to_budget(Prepared& run, const PlanQuestion& question) {
   if (run.kind != RunKind::kTrain) return;
   const RecomputePolicy& policy = run.asked.recompute;
   const std::vector<RunVariant> variants = variants_of(run.options);
   const std::vector<Variant> all = compile_variants(variants, run.model, run.evaluates);
-  run.compiled = {};  // never two plans at once
+  // A plan that is only stated shall hold in the process that trains by it.
+  const auto reserve = [&] { return question.is_stated ? stated(run.reserve) : run.reserve; };
 
-  std::vector<PlanSummary::Policy> policies;
-  std::optional<double> gap;
-  double unlimited_seconds = 0, bound_seconds = 0;
-  std::string because;
-  Bytes arena_budget = arena_within(run.budget, run.reserve), smallest_arena;
-  size_t chosen = 0;
-  bool nothing_fits = false;  // as far as could be told before the process had its final size
-  bool whole = true;          // whether all variants are tried
+  Sought sought;
+  double bound_seconds = 0;
+  bool nothing_fits = false;
+  Bytes arena_budget = arena_within(run.budget, reserve());
   for (int round = 0; round < kMostRounds; ++round) {
-    bool fits = false;
-    {
-      const auto memory = std::make_shared<SearchMemory>(run.model, run.backend->target());
-      OuterSearch search(memory, whole ? std::span(all) : std::span(all).subspan(chosen, 1),
-                         OuterSearch::Prices::kForgetOfLosers);
-      VariantPlan found = search.within(arena_budget, policy);
-      fits = found.plan.fits;
-      if (whole) {
-        nothing_fits = !fits;
-        chosen = found.variant;
-        run.options = variants[chosen].options;
-        run.compile_options = all[chosen].options;
-        because = reason(search, found, arena_budget, run);
-      }
-      if (round == 0) {
-        unlimited_seconds = search.unlimited_seconds();
-        policies = policies_of(search.search(chosen), run);
-        smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run, memory));
-      }
-      run.compiled = std::move(found.plan.compiled);
-      const double seconds = run.compiled.report.update_seconds;
-      gap = found.plan.gap;
-      if (gap) {
-        // What bounded all variants bounds them at a smaller budget as well.
-        const double bound = seconds * (1 - *gap);
-        bound_seconds = whole ? bound : std::min(bound_seconds, bound);
-        gap = std::max(0.0, 1 - bound_seconds / seconds);
-      }
+    sought = sought_of(in_child(
+        [&] { return to_text(seek(run, variants, all, arena_budget, question)); }, kSeekingSeconds,
+        question.waiting));
+    run.options = variants[sought.variant].options;
+    take(run, all[sought.variant], sought, arena_budget);
+    if (sought.gap) {
+      // What bounded all plans bounds them at a smaller budget as well.
+      const double bound = run.compiled.report.update_seconds * (1 - *sought.gap);
+      bound_seconds = round == 0 ? bound : std::min(bound, bound_seconds);
     }
-    malloc_trim(0);
-    run.outside = process_memory();
-    run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside,
-                                 host_batches(run.options, run.kind, run.evaluates));
-    const Bytes peak = planned_process_peak(run.compiled.report.arena, run.reserve);
-    if (fits && peak <= run.budget) break;
-    if (!fits && whole) break;
-    if (!fits) {  // the variant has no plan that is so much smaller, another one may
-      whole = true;
-      continue;
-    }
-    if (!needs_budget(policy) && all.size() == 1) break;
-    whole = !needs_budget(policy);
-    // Seeking grows the heap once more, so more than what is missing, where that leaves something to choose.
+    nothing_fits = nothing_fits || !sought.fits;
     const Bytes arena = run.compiled.report.arena;
-    arena_budget = arena - std::min(arena, peak - run.budget + kReserveVariation);
-    const Bytes growth{planned_process_peak(Bytes(0), run.reserve).value / kGrowthShare};
-    if (arena_budget > smallest_arena + growth) arena_budget -= growth;
+    if (planned_process_peak(arena, reserve()) <= run.budget) break;
+    // Nothing smaller is to be had. What this process leaves may do for what would be stated as too much.
+    if (!sought.fits || arena <= sought.smallest_arena) break;
+    const Bytes missing = planned_process_peak(arena, reserve()) - run.budget;
+    arena_budget = std::max(sought.smallest_arena, arena - std::min(arena, missing));
   }
+
+  Reserve shown = reserve();
+  const Bytes arena = run.compiled.report.arena;
+  if (const Bytes peak = planned_process_peak(arena, run.reserve);
+      peak <= run.budget && planned_process_peak(arena, shown) > run.budget) {
+    // What is stated beyond this process is what the budget leaves.
+    shown = run.reserve;
+    shown.allowance += run.budget - peak;
+    shown.peak_so_far += run.budget - peak;
+  }
+  const double seconds = run.compiled.report.update_seconds;
   const int64_t tokens = run.schedule.windows_per_update() * run.options.max_length;
-  run.summary = summarize(run.compiled.plan, run.reserve, run.budget, tokens, parameter_count(run.model));
+  run.summary = summarize(run.compiled.plan, shown, run.budget, tokens, parameter_count(run.model));
   run.summary.recompute = to_string(policy);
-  run.summary.slowdown = run.compiled.report.update_seconds / unlimited_seconds - 1;
-  run.summary.gap = gap;
-  run.summary.smallest_budget = peak_with_arena(smallest_arena, run.reserve) + kReserveVariation;
-  run.summary.policies = std::move(policies);
-  run.summary.chosen = chosen_of(run.asked, variants[chosen]);
+  run.summary.slowdown = seconds / sought.unlimited_seconds - 1;
+  if (sought.gap) run.summary.gap = std::max(0.0, 1 - bound_seconds / seconds);
+  // A heap that holds more is a little less dense, too.
+  const Bytes growth = sought.smallest_growth + Bytes(sought.smallest_growth.value / 4);
+  Reserve of_smallest = run.reserve;
+  of_smallest.resident += growth;
+  of_smallest.peak_so_far += growth;
+  run.summary.smallest_budget = peak_with_arena(sought.smallest_arena, stated(of_smallest));
+  run.summary.policies = std::move(sought.policies);
+  run.summary.alternatives = std::move(sought.alternatives);
+  run.summary.chosen = chosen_of(run.asked, variants[sought.variant]);
   run.summary.chosen.because =
-      run.summary.fits && nothing_fits ? "it is the smallest that is allowed" : because;
+      run.summary.fits && nothing_fits ? "it is the smallest that is allowed" : sought.because;
   if (needs_budget(policy) && std::any_of(run.summary.blocks.begin(), run.summary.blocks.end(),
                                           [](const auto& block) { return block.compressed > Bytes(); }))
     run.summary.chosen.forms.emplace_back("fp8_activations");
@@ -298,7 +421,7 @@ Frontier frontier_of(const Prepared& run) {
                              .step_seconds = report.update_seconds,
                              .gap = found.plan.gap.value_or(0)});
   };
-  for (const PlanSummary::Policy& policy : policies_of(search.search(0), run))
+  for (const PlanSummary::Policy& policy : policies_of(search.search(0), run, run.reserve))
     frontier.policies.push_back({policy.name, policy.peak, policy.step_seconds, 0});
   // Even steps, and what each policy needs: the line never lies below one of them.
   const Bytes low = search.smallest_arena(), high = search.search(search.fastest()).keep_all_arena();

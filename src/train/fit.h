@@ -12,9 +12,10 @@ namespace snug {
 
 // Called by prepare() for a run that trains; does nothing for others. Of all variants that are allowed (train/variants.h) takes the one
 // with the fastest plan that fits, or with the smallest plan where none does: replaces `run.options`, `run.compile_options` and
-// `run.compiled`. In every case measures `run.outside` and `run.reserve` anew, for seeking grows the process, and makes `run.summary`
-// with what it says of choices: slowdown, gap, smallest budget, named policies, what was chosen and why. Throws as compile() does.
-void fit_to_budget(Prepared& run);
+// `run.compiled`. It is sought in a process of its own, within what `run.reserve` leaves; then the process is measured anew, with the plan in
+// it. Makes `run.summary` with what it says of choices: slowdown, gap, smallest budget, named policies, what was chosen and why, and, where
+// `question` asks, what other options would change. Throws as compile() does.
+void fit_to_budget(Prepared& run, const PlanQuestion& question);
 
 // Where the budget comes from that nobody gave: the allowance, its source and the margin. Empty with --memory.
 std::string budget_line(const Prepared& run);
@@ -37,9 +38,9 @@ struct ChosenBatch {
 // they are. Of `run`, `evaluates` is read; `memory` is of its model and target.
 ChosenBatch with_chosen_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget,
                                     SearchMemory& memory);
-
-// What the reserves of two processes of the same run may differ by: a change that is offered must do in the next process.
-constexpr Bytes kReserveVariation = kMiB;
+// The same with a memory of its own, in a process of its own.
+ChosenBatch with_sought_micro_batch(const Prepared& run, const RunOptions& options, Bytes arena_budget,
+                                    const PlanQuestion& question);
 
 // The process peak with another arena beside the same reserve.
 Bytes peak_with_arena(Bytes arena, Reserve reserve);

@@ -123,7 +123,7 @@ Reserve reserve_before_planning(const Prepared& run) {
 }
 
 // Compiles the plan of `run.options` and what follows from it.
-void plan(Prepared& run) {
+void plan(Prepared& run, const PlanQuestion& question) {
   const RunOptions& options = run.options;
   run.compile_options = compile_options(options, run.model, run.kind, run.evaluates);
   run.compiled = {};
@@ -145,7 +145,7 @@ void plan(Prepared& run) {
   run.reserve = reserve_beside(run.compiled.plan, *run.backend, run.outside,
                                host_batches(run.options, run.kind, run.evaluates));
   run.summary = summarize(run.compiled.plan, run.reserve, run.budget, 0, parameter_count(run.model));
-  fit_to_budget(run);
+  fit_to_budget(run, question);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ void keep_heap_small() {
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
 }
 
-Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) {
+Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch, const PlanQuestion& question) {
   RunOptions options = given;
   if (kind == RunKind::kTrain) settle_batch(options);
   check_options(options, kind);
@@ -266,13 +266,11 @@ Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch) 
   const bool chooses_batch = kind == RunKind::kTrain && plans_micro_batch(run.asked);
   for (Bytes held_back;; held_back += run.summary.peak - run.budget + kMiB) {
     ChosenBatch chosen{run.asked};
-    if (chooses_batch) {
-      const Reserve reserve = reserve_before_planning(run);
-      SearchMemory memory(run.model, run.backend->target());
-      chosen = with_chosen_micro_batch(run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve), memory);
-    }
+    if (chooses_batch)
+      chosen = with_sought_micro_batch(
+          run, run.asked, arena_within(run.budget - std::min(run.budget, held_back), reserve_before_planning(run)), question);
     run.options = chosen.options;
-    plan(run);
+    plan(run, question);
     if (run.summary.fits || !chooses_batch || !chosen.fits) return run;
   }
 }

@@ -5,6 +5,7 @@
 // plan that fits the budget, and measure what lies outside the arena. No weight is read.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,8 +56,17 @@ struct Prepared {
   PlanSummary summary;
 };
 
+// What is asked of the search for a plan.
+struct PlanQuestion {
+  // The plan is stated for another process, which may measure what lies outside the arena a little larger (observe/reserve.h).
+  bool is_stated = false;
+  bool with_alternatives = false;               // what each option that is not in use would change (train/changes.h)
+  std::function<void(double seconds)> waiting;  // called about once a second while it is sought, with the seconds so far
+};
+
 // Throws UserError: kUsage for options that contradict each other, kBadFile for model and data.
-Prepared prepare(const RunOptions& options, RunKind kind, const DataWatch& watch = {});
+Prepared prepare(const RunOptions& options, RunKind kind, const DataWatch& watch = {},
+                 const PlanQuestion& question = {});
 
 // From here on large vectors come from mmap and go back at once; the one heap holds small objects only. Of the process; prepare() does it first.
 void keep_heap_small();

@@ -98,5 +98,42 @@ TEST(ProgramBudgetTests, GroupThatIsSmallerThanTheMargin) {
   EXPECT_EQ(Json::parse(json.out)["budget_bytes"], 0);
 }
 
+// What a plan states, the smallest budget and the peak, is accepted by the training of the same options, in every process of it.
+class StatedBudgets : public testing::TestWithParam<std::string> {};
+
+TEST_P(StatedBudgets, AreAcceptedEveryTime) {
+  if (kAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemory;
+  const TemporaryDirectory here;
+  const std::string text = here / "verses.txt";
+  write_text(text, sample_text(3000));
+  const std::string model = make_model(
+      here / "model",
+      GetParam() == "gpt2_wide"
+          ? gpt2_json({.blocks = 9, .width = 208, .heads = 4, .positions = 256, .vocabulary = 257})
+      : GetParam() == "gpt2_deep"
+          ? gpt2_json({.blocks = 24, .width = 32, .heads = 2, .positions = 256, .vocabulary = 257})
+          : llama_json({.blocks = 5, .width = 128, .inner = 344, .positions = 256, .vocabulary = 257}));
+  const std::vector<std::string> run = {"--model",      model, "--from_scratch",
+                                        "--train_file", text,  "--per_device_train_batch_size",
+                                        "5",            "--max_length", "250"};
+  const auto command = [&](std::vector<std::string> words) {
+    words.insert(words.end(), run.begin(), run.end());
+    return words;
+  };
+  for (int time = 0; time < 5; ++time) {
+    const Json plan = Json::parse(expect_done(command({"plan", "--json", "--memory", "1GiB"})).out);
+    for (const char* name : {"smallest_budget_bytes", "peak_bytes"}) {
+      SCOPED_TRACE(name);
+      const std::string budget = std::to_string(plan[name].get<int64_t>());
+      const std::string out = here / "out";
+      expect_done(command({"train", "--max_steps", "1", "--memory", budget, "--output_dir", out}));
+      std::filesystem::remove_all(out);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StatedBudgets, testing::Values("gpt2_wide", "gpt2_deep", "llama"),
+                         [](const auto& test) { return test.param; });
+
 }  // namespace
 }  // namespace snug

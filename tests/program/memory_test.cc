@@ -13,7 +13,7 @@ namespace snug {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-// Two processes of one run measure their reserves apart: what train/fit.h allows for (kReserveVariation).
+// Two processes of one run measure their reserves apart: what observe/reserve.h allows for (kReserveStep).
 constexpr int64_t kPages = 1 << 20;
 
 class ProgramMemory : public testing::TestWithParam<std::string> {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kAllowance = 16 << 20;  // or 1 % of the plan, where that is more
 // The reserve is measured by each process anew, and what of code and heap is there by then differs: 0.1 to 0.25 MiB as a rule, 0.7 were
-// seen. What train/fit.h allows for (kReserveVariation).
-constexpr int64_t kPages = 1 << 20;
+// seen. A plan states it rounded up to whole steps and one more (observe/reserve.h).
+constexpr int64_t kStep = 1 << 20;
 
 struct Configuration {
   std::string family, precision, recompute;
@@ -108,12 +108,12 @@ TEST_P(ProcessMemory, IsWhatThePlanSays) {
   const int64_t planned = train_and_check("system", {});
   train_and_check("small_pages", {.huge_pages = false});
 
-  // `snug plan` answers for exactly this run, but for the few pages by which two processes differ.
+  // `snug plan` answers for exactly this run, and for every process of it.
   const Json answer = plan();
   const Json memory = json_file(directory_ / "system/memory.json");
   EXPECT_EQ(answer.at("arena_bytes").get<int64_t>(), memory.at("planned").at("arena_bytes").get<int64_t>());
-  EXPECT_NEAR(static_cast<double>(answer.at("peak_bytes").get<int64_t>()), static_cast<double>(planned),
-              kPages);
+  EXPECT_GE(answer.at("peak_bytes").get<int64_t>(), planned);
+  EXPECT_LE(answer.at("peak_bytes").get<int64_t>(), planned + 3 * kStep);
   int64_t sum = 0;
   for (const auto& [name, bytes] : answer.at("categories").items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, answer.at("peak_bytes").get<int64_t>());
@@ -121,7 +121,7 @@ TEST_P(ProcessMemory, IsWhatThePlanSays) {
 
 TEST_P(ProcessMemory, SurvivesAControlGroupOfThePlannedSize) {
   const int64_t page = ::sysconf(_SC_PAGESIZE);
-  const int64_t limit = (plan().at("peak_bytes").get<int64_t>() + kPages + page - 1) / page * page;
+  const int64_t limit = (plan().at("peak_bytes").get<int64_t>() + page - 1) / page * page;
   const MemoryGroup group(limit);
   if (group.path().empty()) GTEST_SKIP() << "this machine lets us make no control group";
   train_and_check("limited", {.cgroup = group.path()}, {"--memory=" + std::to_string(limit)});
