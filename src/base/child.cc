@@ -62,7 +62,8 @@ std::string read_all(int in, double start, double limit_seconds, const std::func
       told = now;
     }
     pollfd pending{.fd = in, .events = POLLIN, .revents = 0};
-    const int ready = poll(&pending, 1, static_cast<int>(1000 * std::min(1.0, start + limit_seconds - now)) + 1);
+    const int ready =
+        poll(&pending, 1, static_cast<int>(1000 * std::min(1.0, start + limit_seconds - now)) + 1);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = ready < 0 ? -1 : read(in, bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
@@ -94,9 +95,9 @@ std::string in_child(const std::function<std::string()>& work, double limit_seco
   if (answer.empty()) kill(child, SIGKILL);
   while (waitpid(child, &status, WNOHANG) == 0 && seconds_now() < until) usleep(kReapMicroseconds);
   if (answer.empty())
-    throw InternalError(fmt::format("a process that was to answer ended after {:.1f} s without one{}",
-                                    seconds_now() - start,
-                                    WIFSIGNALED(status) ? fmt::format(" (signal {})", WTERMSIG(status)) : ""));
+    throw InternalError(
+        fmt::format("a process that was to answer ended after {:.1f} s without one{}", seconds_now() - start,
+                    WIFSIGNALED(status) ? fmt::format(" (signal {})", WTERMSIG(status)) : ""));
   if (answer[0] == kAnswer) return answer.substr(1);
   if (answer[0] == kUserError && answer.size() >= 2)
     throw UserError(static_cast<ExitCode>(answer[1]), answer.substr(2));

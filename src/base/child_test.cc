@@ -38,9 +38,20 @@ TEST(Child, PassesErrorsOn) {
 
 TEST(Child, EndsWithoutAnAnswer) {
   EXPECT_THROW(in_child([]() -> std::string { _exit(0); }, 60), InternalError);
-  EXPECT_THROW(in_child([]() -> std::string { raise(SIGKILL); return "no"; }, 60), InternalError);
+  EXPECT_THROW(in_child(
+                   []() -> std::string {
+                     raise(SIGKILL);
+                     return "no";
+                   },
+                   60),
+               InternalError);
   std::vector<double> told;
-  EXPECT_THROW(in_child([]() -> std::string { pause(); return "no"; }, 1.5, [&](double seconds) { told.push_back(seconds); }),
+  EXPECT_THROW(in_child(
+                   []() -> std::string {
+                     pause();
+                     return "no";
+                   },
+                   1.5, [&](double seconds) { told.push_back(seconds); }),
                InternalError);
   EXPECT_FALSE(told.empty());
 }

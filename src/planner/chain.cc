@@ -74,8 +74,9 @@ ChainPlan evaluate(const Chain& chain, std::span<const int32_t> modes) {
 }
 
 void keep_plan(std::vector<ChainPlan>& plans, ChainPlan plan) {
-  const auto above = std::upper_bound(plans.begin(), plans.end(), plan.needed,
-                                      [](Bytes bytes, const ChainPlan& other) { return bytes < other.needed; });
+  const auto above =
+      std::upper_bound(plans.begin(), plans.end(), plan.needed,
+                       [](Bytes bytes, const ChainPlan& other) { return bytes < other.needed; });
   if (above != plans.begin() && std::prev(above)->seconds <= plan.seconds) return;
   auto first = above, last = above;
   if (first != plans.begin() && std::prev(first)->needed == plan.needed) --first;
@@ -125,8 +126,9 @@ bool ChainSolver::find_every_plan() {
     double seconds = 0;
     const Run* run = nullptr;
   };
-  using Front = std::vector<Point>;            // allowance rising, seconds falling
-  std::vector<std::vector<Front>> fronts(runs_->length() + 1);  // per position, one more for the head, and backlog
+  using Front = std::vector<Point>;  // allowance rising, seconds falling
+  std::vector<std::vector<Front>> fronts(runs_->length() +
+                                         1);  // per position, one more for the head, and backlog
   for (const Bytes backlog : runs_->backlogs.back())
     fronts.back().push_back({{.allowance = runs_->head + backlog, .seconds = 0, .run = nullptr}});
   const auto behind = [&](size_t position, Bytes queued, const Run& run) -> const Front& {
@@ -218,8 +220,10 @@ std::optional<std::vector<int32_t>> ChainSolver::walk(Bytes budget) const {
 // The budgets for which plans are walked: closer together at the smallest, where a byte saves the most seconds.
 Bytes ChainSolver::walked_budget(size_t walk) const {
   const double share = static_cast<double>(walk) / static_cast<double>(kWalks - 1);
-  return walk + 1 == kWalks ? fastest_
-                            : smallest_ + Bytes(static_cast<int64_t>(share * share * static_cast<double>((fastest_ - smallest_).value)));
+  return walk + 1 == kWalks
+             ? fastest_
+             : smallest_ + Bytes(static_cast<int64_t>(share * share *
+                                                      static_cast<double>((fastest_ - smallest_).value)));
 }
 
 void ChainSolver::tabulate() {

@@ -43,8 +43,7 @@ int64_t ceil_of(int64_t number, int64_t divisor) {
 std::vector<ChainGrid::Way> ChainGrid::ways_from(const ChainRuns& runs, size_t position,
                                                  size_t backlog) const {
   const Bytes queued = runs.backlogs[position][backlog];
-  const BacklogRounding rounding =
-      values_ == Values::kBelow ? BacklogRounding::kDown : BacklogRounding::kUp;
+  const BacklogRounding rounding = values_ == Values::kBelow ? BacklogRounding::kDown : BacklogRounding::kUp;
   std::vector<Way> ways;
   for (const Run& run : runs.at[position]) {
     const size_t end = position + static_cast<size_t>(run.span);

@@ -50,7 +50,7 @@ class ChainGrid {
 
   Values values_;
   int64_t step_bytes_ = 1;
-  double per_step_ = 1;  // 1 / step_bytes_
+  double per_step_ = 1;                 // 1 / step_bytes_
   std::vector<std::vector<Row>> rows_;  // per position, one more for the head, and backlog
 };
 

@@ -25,9 +25,9 @@ enum class BacklogRounding : uint8_t { kUp, kDown };
 
 // The runs that can be of use, and the backlogs that are told apart.
 struct ChainRuns {
-  std::vector<std::vector<Run>> at;           // per position
-  std::vector<std::vector<Bytes>> backlogs;   // per position, one more for the head: rising from 0
-  Bytes head;                                 // the allowance that the head needs
+  std::vector<std::vector<Run>> at;          // per position
+  std::vector<std::vector<Bytes>> backlogs;  // per position, one more for the head: rising from 0
+  Bytes head;                                // the allowance that the head needs
   bool uses_link = false;
   bool rounds_backlogs = false;  // there are more backlogs than are told apart
 

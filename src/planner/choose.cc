@@ -130,7 +130,8 @@ std::optional<Choice> Planner::choose(Bytes budget) {
 
 double Planner::bound_seconds(Bytes budget) {
   if (!solver_) return 0;
-  if (!bound_ || bound_->budget != budget) bound_ = {budget, solver_->solver->bound_seconds(budget - solver_->shift)};
+  if (!bound_ || bound_->budget != budget)
+    bound_ = {budget, solver_->solver->bound_seconds(budget - solver_->shift)};
   return bound_->seconds;
 }
 
@@ -156,7 +157,8 @@ std::optional<Choice> Planner::fitting(Bytes budget) {
 std::vector<ChainSolver::Step> Planner::frontier() {
   if (!solver_) return {{smallest_budget(), 0}};
   std::vector<ChainSolver::Step> steps = solver_->solver->frontier();
-  for (ChainSolver::Step& step : steps) step.budget = std::max(step.budget + solver_->shift, smallest_budget());
+  for (ChainSolver::Step& step : steps)
+    step.budget = std::max(step.budget + solver_->shift, smallest_budget());
   return steps;
 }
 

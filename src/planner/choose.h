@@ -29,9 +29,9 @@ namespace snug::planner {
 
 struct Choice {
   Retentions retentions;
-  Bytes peak;                // held at the worst moment of the micro-step, `outside` included
-  double seconds = 0;        // more than with everything kept, of one micro-step
-  double step_seconds = 0;   // of one micro-step with everything kept
+  Bytes peak;               // held at the worst moment of the micro-step, `outside` included
+  double seconds = 0;       // more than with everything kept, of one micro-step
+  double step_seconds = 0;  // of one micro-step with everything kept
   // No plan is faster by more than this fraction of the micro-step where none takes fewer extra seconds than Planner::bound_seconds().
   double gap(double bound_seconds) const { return (seconds - bound_seconds) / (step_seconds + seconds); }
 };

@@ -187,8 +187,7 @@ const ChainSolver& PlanSolver::solver(const Level& level) const {
     levels_[solved_.front()].solver.reset();
     solved_.erase(solved_.begin());
   }
-  if (!level.solver)
-    level.solver.emplace(chain_, std::span<const std::vector<int32_t>>(), level.excess);
+  if (!level.solver) level.solver.emplace(chain_, std::span<const std::vector<int32_t>>(), level.excess);
   return *level.solver;
 }
 

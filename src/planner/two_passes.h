@@ -62,11 +62,11 @@ class PlanSolver {
   const ChainSolver& solver(const Level& level) const;
 
   std::shared_ptr<const Chain> chain_;
-  std::optional<ChainSolver> single_;   // with one backward pass
+  std::optional<ChainSolver> single_;           // with one backward pass
   std::vector<std::vector<LevelledRun>> runs_;  // with two, per position: by end, then by rising bytes
-  std::vector<Level> levels_;           // with two
-  bool complete_ = true;                // every excess of a run is a level
-  mutable std::vector<size_t> solved_;  // levels that have a solver, used last last
+  std::vector<Level> levels_;                   // with two
+  bool complete_ = true;                        // every excess of a run is a level
+  mutable std::vector<size_t> solved_;          // levels that have a solver, used last last
   // With two passes, where a level may ask more of a plan than it needs: those that were given and those that were found, bytes rising,
   // seconds falling.
   mutable std::vector<ChainPlan> known_;

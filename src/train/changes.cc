@@ -96,8 +96,9 @@ Change change_to(const Prepared& run, const std::string& description, const RunO
   };
   const bool is_estimated = numbers == Numbers::kEstimated;
   const RunOptions options =
-      is_estimated ? asked
-                   : with_chosen_micro_batch(run, asked, arena_within(run.budget, reserve_of(asked)), *memory).options;
+      is_estimated
+          ? asked
+          : with_chosen_micro_batch(run, asked, arena_within(run.budget, reserve_of(asked)), *memory).options;
   const Reserve reserve = reserve_of(options);
   const Bytes arena_budget = arena_within(run.budget, reserve);
   std::vector<RunVariant> variants = variants_of(options);

@@ -33,7 +33,8 @@ std::vector<RecomputePolicy> named_policies(int64_t blocks) {
   return policies;
 }
 
-std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepared& run, const Reserve& reserve) {
+std::vector<PlanSummary::Policy> policies_of(BudgetSearch& search, const Prepared& run,
+                                             const Reserve& reserve) {
   std::vector<PlanSummary::Policy> rows;
   for (const RecomputePolicy& policy : named_policies(run.model.blocks)) {
     const BudgetSearch::Outcome outcome = search.outcome(policy);
@@ -112,7 +113,7 @@ struct Sought {
   Retentions retentions;  // empty: everything is kept, or a named policy says
   std::optional<double> gap;
   double unlimited_seconds = 0;
-  Bytes smallest_arena;  // of everything that is allowed
+  Bytes smallest_arena;   // of everything that is allowed
   Bytes smallest_growth;  // what its plan takes of the heap beyond this one's; where the plan is stated
   std::string because;
   std::vector<PlanSummary::Policy> policies;
@@ -160,7 +161,8 @@ Sought sought_of(const std::string& text) {
     sought.retentions.push_back(static_cast<Retention>(retention - '0'));
   if (json.contains("gap")) sought.gap = json["gap"].get<double>();
   for (const Json& row : json["policies"])
-    sought.policies.push_back({row[0].get<std::string>(), Bytes(row[1].get<int64_t>()), row[2].get<double>()});
+    sought.policies.push_back(
+        {row[0].get<std::string>(), Bytes(row[1].get<int64_t>()), row[2].get<double>()});
   if (!json.contains("alternatives")) return sought;
   sought.alternatives.emplace();
   for (const Json& row : json["alternatives"]) {
@@ -194,20 +196,22 @@ Sought seek(Prepared& run, const std::vector<RunVariant>& variants, const std::v
   OuterSearch search(memory, all, OuterSearch::Prices::kForgetOfLosers);
   VariantPlan found = search.within(arena_budget, run.asked.recompute);
   run.options = variants[found.variant].options;
-  Sought sought{.variant = found.variant,
-                .fits = found.plan.fits,
-                .retentions = found.plan.retentions,
-                .gap = found.plan.gap,
-                .unlimited_seconds = search.unlimited_seconds(),
-                .smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run, memory)),
-                .smallest_growth = {},
-                .because = reason(search, found, arena_budget, run),
-                .policies = policies_of(search.search(found.variant), run,
-                                      question.is_stated ? stated(run.reserve) : run.reserve),
-                .alternatives = {}};
+  Sought sought{
+      .variant = found.variant,
+      .fits = found.plan.fits,
+      .retentions = found.plan.retentions,
+      .gap = found.plan.gap,
+      .unlimited_seconds = search.unlimited_seconds(),
+      .smallest_arena = std::min(search.smallest_arena(), smallest_of_other_micro_batches(run, memory)),
+      .smallest_growth = {},
+      .because = reason(search, found, arena_budget, run),
+      .policies = policies_of(search.search(found.variant), run,
+                              question.is_stated ? stated(run.reserve) : run.reserve),
+      .alternatives = {}};
   if (question.is_stated && sought.smallest_arena < found.plan.compiled.report.arena) {
     VariantPlan smallest = search.smallest();
-    sought.smallest_growth = std::max(Bytes(), heap_of(smallest.plan.compiled) - heap_of(found.plan.compiled));
+    sought.smallest_growth =
+        std::max(Bytes(), heap_of(smallest.plan.compiled) - heap_of(found.plan.compiled));
   }
   if (question.with_alternatives && found.plan.fits) sought.alternatives = alternatives_of(run, memory);
   return sought;
@@ -280,9 +284,8 @@ void fit_to_budget(Prepared& run, const PlanQuestion& question) {
   bool nothing_fits = false;
   Bytes arena_budget = arena_within(run.budget, reserve());
   for (int round = 0; round < kMostRounds; ++round) {
-    sought = sought_of(in_child(
-        [&] { return to_text(seek(run, variants, all, arena_budget, question)); }, kSeekingSeconds,
-        question.waiting));
+    sought = sought_of(in_child([&] { return to_text(seek(run, variants, all, arena_budget, question)); },
+                                kSeekingSeconds, question.waiting));
     run.options = variants[sought.variant].options;
     take(run, all[sought.variant], sought, arena_budget);
     if (sought.gap) {
@@ -359,14 +362,16 @@ std::string refusal(const Prepared& run, bool lists_terms) {
     if (change.fits == any_fits) widest = std::max(widest, change.description.size());
   // A longer description has a line of its own, so that no line is wider than a report.
   widest = std::min(widest, kReportColumns - std::string_view("   1023.9 MiB 1.23e+03 s/update").size());
-  if (!changes.empty()) text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
+  if (!changes.empty())
+    text += any_fits ? "These would make it fit:\n" : "No single one of these is enough:\n";
   for (const Change& change : changes) {
     if (change.fits != any_fits) continue;
     text += fmt::format("  {:<{}}", change.description, widest);
     if (change.description.size() > widest) text += fmt::format("\n  {:<{}}", "", widest);
     text += fmt::format(" {:>10} {:>8.3g} s/update\n", format_bytes(change.peak), change.step_seconds);
   }
-  if (changes.empty() && run.kind == RunKind::kTrain) text += "Nothing in this version lowers the peak further;\n";
+  if (changes.empty() && run.kind == RunKind::kTrain)
+    text += "Nothing in this version lowers the peak further;\n";
   // The smallest budget is policy optimal's; any other policy needs what its plan needs.
   const bool is_optimal =
       run.kind == RunKind::kTrain && run.options.recompute.kind == RecomputePolicy::Kind::kOptimal;
