@@ -17,7 +17,7 @@ add_custom_target(snug_quick_tests)
 #   tests are not optimised: what takes time when they run is the library;
 #   with SNUG_UNITY, which quickstart and run-tests set, a room's files compile six at a time as one (snug_room), but for rooms whose
 #   file-local names collide or, as Highway's, include themselves once an instruction set. Who changes files builds without.
-set(SNUG_ONE_BY_ONE base formats formats/tokenizer formats/chat_template ir models compile backends/cpu backends/conformance)
+set(SNUG_ONE_BY_ONE base formats formats/tokenizer formats/chat_template ir models planner compile backends/cpu backends/conformance)
 
 # What the test program `target` needs beside its sources and the rooms it tests.
 function(snug_test_program target)
