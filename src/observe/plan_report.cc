@@ -374,7 +374,8 @@ Json plan_json(const PlanSummary& summary) {
                                 {"terms", std::move(terms)},
                                 {"peak_bytes", alternative.peak.value},
                                 {"step_seconds", alternative.step_seconds},
-                                {"fits", alternative.fits}});
+                                {"fits", alternative.fits},
+                                {"estimated", true}});
   }
   json["alternatives"] = std::move(alternatives);
   return json;
@@ -471,9 +472,9 @@ std::string choices_table(const PlanSummary& summary, size_t columns) {
     fmt::format_to(out, "Smallest budget that works: {} ({} bytes)\n", format_bytes(*summary.smallest_budget),
                    summary.smallest_budget->value);
   if (!summary.policies.empty()) {
-    text += "Policies                  memory  s/update\n";
+    text += "Policies                        memory  s/update\n";
     for (const PlanSummary::Policy& policy : summary.policies)
-      fmt::format_to(out, "  {:<20} {:>10} {:>9.3g}{}\n", policy.name, format_bytes(policy.peak),
+      fmt::format_to(out, "  {:<26} {:>10} {:>9.3g}{}\n", policy.name, format_bytes(policy.peak),
                      policy.step_seconds, policy.peak <= summary.budget ? "" : "  does not fit");
   }
   return text;
@@ -513,8 +514,8 @@ std::string alternatives_table(const PlanSummary& summary, size_t columns) {
                                     {changes, terms}});
   };
   std::string text = paragraph(
-      "What one more option would change: in this budget, and of the most that each term holds with "
-      "everything kept",
+      "What one more option would change, estimated: in this budget, and of the most that each term "
+      "holds with everything kept",
       columns);
   text += row_for("option", "peak", "s/update", "fits", "terms");
   for (const PlanSummary::Alternative& row : *summary.alternatives) {

@@ -62,7 +62,7 @@ struct PlanSummary {
     std::string option;
     // The most that each term holds at any moment with everything kept, less what it is now; those that change.
     std::vector<Category> terms;
-    Bytes peak;  // of the process, planned within the same budget
+    Bytes peak;  // of the process, planned within the same budget; estimated, like the rest: nothing is laid out
     double step_seconds = 0;
     bool fits = false;
   };

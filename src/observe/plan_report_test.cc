@@ -186,9 +186,9 @@ TEST(PlanReport, TabulatesChoicesWithWhatTheyCost) {
 Slowdown against keeping everything: 25.00 %; no plan of these techniques can be more than 0.60 %
   faster at these costs
 Smallest budget that works: 4.88 KiB (5000 bytes)
-Policies                  memory  s/update
-  none                   6.84 KiB         4  does not fit
-  block                  5.37 KiB         5
+Policies                        memory  s/update
+  none                         6.84 KiB         4  does not fit
+  block                        5.37 KiB         5
 )");
 }
 
@@ -313,8 +313,8 @@ TEST(PlanReport, TabulatesWhatAnOptionWouldChange) {
                            .fits = true},
                           {.option = "--allow x", .terms = {}, .peak = Bytes(6144), .step_seconds = 5, .fits = false}};
   EXPECT_EQ(alternatives_table(summary),
-            R"(What one more option would change: in this budget, and of the most that each term holds with
-  everything kept
+            R"(What one more option would change, estimated: in this budget, and of the most that each term holds
+  with everything kept
   option                  peak  s/update  fits  terms
   --precision bf16    3.00 KiB       4.5  yes   weights -512 B, master_weights +512 B
   --allow x           6.00 KiB         5  no    no term changes
@@ -323,6 +323,7 @@ TEST(PlanReport, TabulatesWhatAnOptionWouldChange) {
   EXPECT_EQ(row["option"], "--precision bf16");
   EXPECT_EQ(row["terms"]["weights"], -512);
   EXPECT_EQ(row["peak_bytes"], 3072);
+  EXPECT_EQ(row["estimated"], true);
 }
 
 TEST(PlanReport, CountsAPeakBeforeTheArenaAsReserve) {
