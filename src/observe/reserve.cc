@@ -23,8 +23,11 @@ Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads, 
 }
 
 Reserve stated(Reserve reserve) {
-  const Bytes more = round_up(reserve.total() - reserve.page_tables, kReserveStep) + kReserveStep -
-                     (reserve.total() - reserve.page_tables);
+  const Bytes total = reserve.total() - reserve.page_tables;
+  return larger_by(reserve, round_up(total, kReserveStep) + kReserveStep - total);
+}
+
+Reserve larger_by(Reserve reserve, Bytes more) {
   reserve.allowance += more;
   reserve.peak_so_far += more;
   return reserve;

@@ -47,6 +47,8 @@ constexpr Bytes kReserveStep{1 << 20};
 Reserve compute_reserve(const ProcessMemory& now, Bytes arena, int64_t threads,
                         Bytes allowance = kGrowthAllowance);
 
+// The same reserve with more bytes that are still to grow.
+Reserve larger_by(Reserve reserve, Bytes more);
 // What is told of a reserve, so that it holds in another process of the same run: rounded up to whole steps, and one more.
 Reserve stated(Reserve reserve);
 

@@ -276,8 +276,11 @@ void fit_to_budget(Prepared& run, const PlanQuestion& question) {
   const RecomputePolicy& policy = run.asked.recompute;
   const std::vector<RunVariant> variants = variants_of(run.options);
   const std::vector<Variant> all = compile_variants(variants, run.model, run.evaluates);
-  // A plan that is only stated shall hold in the process that trains by it.
-  const auto reserve = [&] { return question.is_stated ? stated(run.reserve) : run.reserve; };
+  // A plan that is only stated shall hold in the process that trains by it. Half a step of what is stated besides: so the budget that one
+  // plan states as its peak has room for the same plan where another one asks.
+  const auto reserve = [&] {
+    return question.is_stated ? larger_by(run.reserve, Bytes(kReserveStep.value / 2)) : run.reserve;
+  };
 
   Sought sought;
   double bound_seconds = 0;
@@ -302,14 +305,12 @@ void fit_to_budget(Prepared& run, const PlanQuestion& question) {
     arena_budget = std::max(sought.smallest_arena, arena - std::min(arena, missing));
   }
 
-  Reserve shown = reserve();
+  Reserve shown = question.is_stated ? stated(run.reserve) : run.reserve;
   const Bytes arena = run.compiled.report.arena;
   if (const Bytes peak = planned_process_peak(arena, run.reserve);
       peak <= run.budget && planned_process_peak(arena, shown) > run.budget) {
     // What is stated beyond this process is what the budget leaves.
-    shown = run.reserve;
-    shown.allowance += run.budget - peak;
-    shown.peak_so_far += run.budget - peak;
+    shown = larger_by(run.reserve, run.budget - peak);
   }
   const double seconds = run.compiled.report.update_seconds;
   const int64_t tokens = run.schedule.windows_per_update() * run.options.max_length;
@@ -319,10 +320,8 @@ void fit_to_budget(Prepared& run, const PlanQuestion& question) {
   if (sought.gap) run.summary.gap = std::max(0.0, 1 - bound_seconds / seconds);
   // A heap that holds more is a little less dense, too.
   const Bytes growth = sought.smallest_growth + Bytes(sought.smallest_growth.value / 4);
-  Reserve of_smallest = run.reserve;
-  of_smallest.resident += growth;
-  of_smallest.peak_so_far += growth;
-  run.summary.smallest_budget = peak_with_arena(sought.smallest_arena, stated(of_smallest));
+  run.summary.smallest_budget =
+      peak_with_arena(sought.smallest_arena, stated(larger_by(run.reserve, growth)));
   run.summary.policies = std::move(sought.policies);
   run.summary.alternatives = std::move(sought.alternatives);
   run.summary.chosen = chosen_of(run.asked, variants[sought.variant]);

@@ -125,6 +125,10 @@ TEST_P(StatedBudgets, AreAcceptedEveryTime) {
     for (const char* name : {"smallest_budget_bytes", "peak_bytes"}) {
       SCOPED_TRACE(name);
       const std::string budget = std::to_string(plan[name].get<int64_t>());
+      const Json again = Json::parse(expect_done(command({"plan", "--json", "--memory", budget})).out);
+      if (name == std::string("peak_bytes")) {
+        EXPECT_EQ(again["arena_bytes"], plan["arena_bytes"]) << "a plan does not keep to its own peak";
+      }
       const std::string out = here / "out";
       expect_done(command({"train", "--max_steps", "1", "--memory", budget, "--output_dir", out}));
       std::filesystem::remove_all(out);
