@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/tokenizer_config.h"
 
 namespace snug {
 namespace {
@@ -98,6 +99,21 @@ std::string difference(const Json& json) {
   return "";
 }
 
+// The same for the tokens that files beside it name: with others than its own it is an ordinary tokenizer.
+std::string difference_beside(const SpecialTokens& tokens) {
+  const auto differs = [](const TokenText& token) {
+    return !token.content.empty() && (token.content != kEndOfText || token.lstrip || token.rstrip);
+  };
+  for (const NumberedToken& token : tokens.numbered)
+    if (differs(token.token) || token.id != kEndOfTextId)
+      return fmt::format("{} has {}", tokens.numbered_field, quote_json(Json(token.token.content)));
+  for (const auto* list : {&tokens.named, &tokens.extra})
+    for (const NamedToken& token : *list)
+      if (differs(token.token))
+        return fmt::format("{}: {} is {}", token.file, token.name, quote_json(Json(token.token.content)));
+  return "";
+}
+
 }  // namespace
 
 std::vector<int32_t> encode_bytes(std::string_view text) {
@@ -169,6 +185,7 @@ std::optional<std::string> difference_from_byte_tokenizer(const std::string& dir
   if (const int64_t size = InputFile(file).size(); size > kLargestFile.value)
     return fmt::format("tokenizer.json has {} bytes", size);
   std::string fault = difference(read_json_object(file));
+  if (fault.empty()) fault = difference_beside(read_tokenizer_config(directory).tokens);
   if (fault.empty()) return std::nullopt;
   return fault;
 }

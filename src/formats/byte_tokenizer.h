@@ -32,9 +32,9 @@ std::string byte_tokenizer_config_json(int64_t longest_input);
 // Writes both files into a directory.
 void write_byte_tokenizer(const std::string& directory, int64_t longest_input);
 
-// None when `directory`/tokenizer.json encodes every text as this tokenizer does; otherwise what differs first, as a
-// sentence, or that there is no such file. Formatting, order and settings that do not change the ids are free.
-// Throws UserError(kBadFile) for a file that is no JSON.
+// None when `directory`/tokenizer.json, with the tokens that files beside it name, encodes every text as this tokenizer does; otherwise what
+// differs first, as a sentence, or that there is no such file. Formatting, order and settings that do not change the ids are free.
+// Throws UserError(kBadFile) for a file that is no JSON, and for files beside it as read_tokenizer_config.
 std::optional<std::string> difference_from_byte_tokenizer(const std::string& directory);
 
 }  // namespace snug

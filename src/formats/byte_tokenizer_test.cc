@@ -93,6 +93,28 @@ TEST(ByteTokenizer, TellsAnyOtherTokenizerByItsDifference) {
   }
 }
 
+// With tokens that files beside it name it is an ordinary tokenizer.
+TEST(ByteTokenizer, TokensBesideItMakeItAnother) {
+  for (const auto& [config, message] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"({"eos_token": "<|endoftext|>", "bos_token": null})", nullptr},
+           {R"({"added_tokens_decoder": {"256": {"content": "<|endoftext|>", "special": true}}})", nullptr},
+           {R"({"pad_token": "<pad>"})", "tokenizer_config.json: pad_token is \"<pad>\""},
+           {R"({"extra_special_tokens": ["<x>"]})",
+            "tokenizer_config.json: extra_special_tokens[0] is \"<x>\""},
+           {R"({"added_tokens_decoder": {"257": {"content": "<x>"}}})",
+            "tokenizer_config.json: added_tokens_decoder has \"<x>\""}}) {
+    SCOPED_TRACE(config);
+    const TemporaryDirectory directory;
+    write_byte_tokenizer(directory.path(), 1024);
+    directory.add("tokenizer_config.json", config);
+    const std::optional<std::string> difference = difference_from_byte_tokenizer(directory.path());
+    EXPECT_EQ(difference.has_value(), message != nullptr);
+    if (message != nullptr) {
+      EXPECT_THAT(difference.value_or(""), testing::HasSubstr(message));
+    }
+  }
+}
+
 TEST(ByteTokenizer, OtherFiles) {
   const TemporaryDirectory directory;
   EXPECT_EQ(difference_from_byte_tokenizer(directory.path()), "there is no tokenizer.json");

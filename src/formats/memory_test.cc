@@ -121,7 +121,18 @@ TEST(FileMemory, SettingsOfATokenizer) {
     return message;
   };
   const std::string zeros = joined(4'000'000, [](int) { return std::string("0"); });
-  EXPECT_EQ(outcome(R"({"added_tokens_decoder":[)" + zeros + R"(],"eos_token":"</s>"})"), "read");
+  EXPECT_EQ(outcome(R"({"other":[)" + zeros + R"(],"eos_token":"</s>"})"), "read");
+  const auto tokens = [](int count, const char* entry) {
+    return joined(count, [&](int i) { return fmt::format(fmt::runtime(entry), i); });
+  };
+  EXPECT_EQ(outcome(R"({"added_tokens_decoder":{)" +
+                    tokens(100'000, R"("{0}":{{"content":"<{0}>","lstrip":false,"special":true}})") + "}}"),
+            "read");
+  EXPECT_THAT(outcome(R"({"added_tokens_decoder":{)" +
+                      tokens(200'000, R"("{0}":{{"content":"<{0}>","lstrip":false,"special":true}})") + "}}"),
+              testing::HasSubstr("more than 100000 tokens"));
+  EXPECT_THAT(outcome(R"({"extra_special_tokens":[)" + tokens(300'000, R"("{0}")") + "]}"),
+              testing::HasSubstr("more than 10000 tokens"));
   EXPECT_EQ(outcome("{" + joined(500'000, [](int i) { return fmt::format(R"("{}":{{}})", i); }) + "}"),
             "read");
   EXPECT_EQ(outcome(R"({"chat_template":")" + std::string(8'000'000, 'x') + "\"}"), "read");

@@ -8,6 +8,7 @@
 #include "formats/model_directory.h"
 #include "formats/run_config.h"
 #include "formats/token_shard.h"
+#include "formats/tokenizer_config.h"
 
 namespace snug {
 namespace {
@@ -177,6 +178,22 @@ TEST(Mutations, ByteTokenizers) {
       continue;  // refused
     }
   }
+}
+
+TEST(Mutations, TokensBesideATokenizer) {
+  EXPECT_GT(
+      refusals(
+          R"({"added_tokens_decoder":{"0":{"content":"<s>","lstrip":false}},"extra_special_tokens":["<x>",)"
+          R"({"__type":"AddedToken","content":"<y>"}],"eos_token":{"content":"</s>"},"add_bos_token":true})",
+          [](const std::string& damaged) { parse_tokenizer_config(damaged, "f"); }),
+      kRounds / 2);
+  EXPECT_GT(
+      refusals(R"({"eos_token":{"content":"</s>"},"additional_special_tokens":["<x>"],"pad_token":null})",
+               [](const std::string& damaged) { parse_special_tokens_map(damaged, "f"); }),
+      kRounds / 2);
+  EXPECT_GT(refusals(R"({"<x>":257,"<y>":258})",
+                     [](const std::string& damaged) { parse_added_tokens(damaged, "f"); }),
+            kRounds / 2);
 }
 
 TEST(Mutations, TokenShards) {

@@ -12,21 +12,6 @@ namespace {
 constexpr Bytes kLargestFile{16 << 20};
 constexpr size_t kMostTemplates = 100;
 
-// A token's text: written as a text, or as an object with its content.
-std::string read_token(JsonCursor& cursor, std::string_view field) {
-  constexpr std::string_view kExpected = "a token or an object with its content";
-  if (cursor.peek() == JsonCursor::Kind::kString) return cursor.read_string(field);
-  if (cursor.peek() != JsonCursor::Kind::kObject) cursor.throw_expected(field, kExpected);
-  std::optional<std::string> content;
-  read_fields(cursor, field, {{"content", [&](std::string_view key) {
-                                 content = cursor.read_string(fmt::format("{}.{}", field, key));
-                               }}});
-  if (!content)
-    throw_user(ExitCode::kBadFile, "{}: {} is an object without content; expected {}", cursor.place(), field,
-               kExpected);
-  return *std::move(content);
-}
-
 // A text, or a list of objects with name and template.
 void read_templates(JsonCursor& cursor, TokenizerConfig& config) {
   constexpr std::string_view kField = "chat_template";
@@ -57,53 +42,85 @@ void read_templates(JsonCursor& cursor, TokenizerConfig& config) {
   }
 }
 
+// The file as it is.
+struct ParsedConfig {
+  TokenizerConfig config;
+  TokenNames names;
+  std::optional<std::deque<NumberedToken>> decoder;
+};
+
+ParsedConfig parse_config(std::string_view text, const std::string& file) {
+  ParsedConfig parsed;
+  TokenizerConfig& config = parsed.config;
+  config.file = file;
+  JsonCursor cursor(text, file);
+  const auto flag = [&](bool& value) {
+    return [&](std::string_view key) { value = cursor.read_boolean(key); };
+  };
+  const std::pair<std::string_view, std::function<void(std::string_view)>> settings[] = {
+      {"tokenizer_class", [&](std::string_view key) { config.tokenizer_class = cursor.read_string(key); }},
+      {"add_prefix_space", flag(config.add_prefix_space)},
+      {"add_bos_token", flag(config.add_bos_token)},
+      {"add_eos_token", flag(config.add_eos_token)},
+      {"added_tokens_decoder",
+       [&](std::string_view key) { parsed.decoder = read_numbered_tokens(cursor, key); }},
+      {"chat_template", [&](std::string_view) { read_templates(cursor, config); }}};
+  uint32_t seen = 0;  // a bit for each of them
+  cursor.enter_object("the top");
+  for (std::string key; cursor.next_key(key);) {
+    const auto* setting = std::find_if(std::begin(settings), std::end(settings),
+                                       [&](const auto& known) { return known.first == key; });
+    if (setting == std::end(settings)) {
+      if (!read_token_name(cursor, key, false, parsed.names)) cursor.skip_value();
+      continue;
+    }
+    const uint32_t bit = 1U << (setting - std::begin(settings));
+    if ((seen & bit) != 0) throw_user(ExitCode::kBadFile, "{}: {} occurs twice; expected it once", file, key);
+    seen |= bit;
+    if (cursor.peek() == JsonCursor::Kind::kNull)
+      cursor.skip_value();
+    else
+      setting->second(setting->first);
+  }
+  cursor.finish();
+  return parsed;
+}
+
+TokenizerConfig join_files(ParsedConfig parsed, const TokenNames& map, std::deque<NumberedToken> added,
+                           const std::string& added_file) {
+  TokenizerConfig& config = parsed.config;
+  config.tokens = parsed.decoder
+                      ? join_special_tokens(std::move(parsed.names), *std::move(parsed.decoder),
+                                            config.file + ": added_tokens_decoder")
+                      : join_special_tokens(std::move(parsed.names), map, std::move(added), added_file);
+  return std::move(config);
+}
+
 }  // namespace
 
 const std::string* TokenizerConfig::special_token(std::string_view name) const {
-  const auto found = std::find_if(special_tokens.begin(), special_tokens.end(),
-                                  [&](const auto& token) { return token.first == name; });
-  return found == special_tokens.end() ? nullptr : &found->second;
+  const NamedToken* named = tokens.find(name);
+  return named == nullptr ? nullptr : &named->token.content;
 }
 
 TokenizerConfig parse_tokenizer_config(std::string_view text, const std::string& file) {
-  TokenizerConfig config;
-  config.file = file;
-  JsonCursor cursor(text, file);
-  const auto unless_null = [&](const std::function<void(std::string_view key)>& read) {
-    return [&cursor, read](std::string_view key) {
-      if (cursor.peek() == JsonCursor::Kind::kNull)
-        cursor.skip_value();
-      else
-        read(key);
-    };
-  };
-  const auto token = unless_null([&](std::string_view key) {
-    config.special_tokens.emplace_back(std::string(key), read_token(cursor, key));
-  });
-  read_fields(cursor, "the top",
-              {{"bos_token", token},
-               {"eos_token", token},
-               {"unk_token", token},
-               {"sep_token", token},
-               {"pad_token", token},
-               {"cls_token", token},
-               {"mask_token", token},
-               {"tokenizer_class",
-                unless_null([&](std::string_view key) { config.tokenizer_class = cursor.read_string(key); })},
-               {"add_prefix_space", unless_null([&](std::string_view key) {
-                  config.add_prefix_space = cursor.read_boolean(key);
-                })},
-               {"chat_template", unless_null([&](std::string_view) { read_templates(cursor, config); })}});
-  cursor.finish();
-  return config;
+  return join_files(parse_config(text, file), {}, {}, {});
 }
 
 TokenizerConfig read_tokenizer_config(const std::string& directory) {
   const std::string path = join_path(directory, "tokenizer_config.json");
-  if (file_exists(path)) return parse_tokenizer_config(read_small_file(path, kLargestFile), path);
-  TokenizerConfig none;
-  none.file = path;
-  return none;
+  ParsedConfig parsed;
+  parsed.config.file = path;
+  if (file_exists(path)) parsed = parse_config(read_small_file(path, kLargestFile), path);
+  TokenNames map;
+  std::deque<NumberedToken> added;
+  const std::string map_file = join_path(directory, "special_tokens_map.json"),
+                    added_file = join_path(directory, "added_tokens.json");
+  if (!parsed.decoder && file_exists(map_file))
+    map = parse_special_tokens_map(read_small_file(map_file, kLargestFile), map_file);
+  if (!parsed.decoder && file_exists(added_file))
+    added = parse_added_tokens(read_small_file(added_file, kLargestFile), added_file);
+  return join_files(std::move(parsed), map, std::move(added), added_file);
 }
 
 }  // namespace snug

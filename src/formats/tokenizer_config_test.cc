@@ -1,12 +1,20 @@
 #include "formats/tokenizer_config.h"
 
+#include <array>
+
 #include "base/testing.h"
 
 namespace snug {
 namespace {
 
 using testing::ElementsAre;
-using testing::Pair;
+using testing::IsEmpty;
+
+std::vector<std::string> texts_of(const std::vector<NamedToken>& tokens) {
+  std::vector<std::string> texts;
+  for (const NamedToken& token : tokens) texts.push_back(token.name + " " + token.token.content);
+  return texts;
+}
 
 TEST(TokenizerConfig, KeepsWhatIsWantedOfARealFile) {
   const TokenizerConfig config = parse_tokenizer_config(
@@ -20,7 +28,12 @@ TEST(TokenizerConfig, KeepsWhatIsWantedOfARealFile) {
   EXPECT_EQ(config.file, "t.json");
   EXPECT_EQ(config.tokenizer_class, "LlamaTokenizer");
   EXPECT_TRUE(config.add_prefix_space);
-  EXPECT_THAT(config.special_tokens, ElementsAre(Pair("bos_token", "<s>"), Pair("eos_token", "</s>")));
+  EXPECT_THAT(texts_of(config.tokens.named), ElementsAre("bos_token <s>", "eos_token </s>"));
+  EXPECT_THAT(texts_of(config.tokens.extra), ElementsAre("additional_special_tokens[0] <x>"));
+  ASSERT_EQ(config.tokens.numbered.size(), 2U);
+  EXPECT_EQ(config.tokens.numbered[1].token.content, "<s>");
+  EXPECT_TRUE(config.add_bos_token);
+  EXPECT_FALSE(config.add_eos_token);
   EXPECT_EQ(*config.special_token("eos_token"), "</s>");
   EXPECT_EQ(config.special_token("pad_token"), nullptr);
   EXPECT_EQ(config.chat_template, "{{ 1 }}");
@@ -30,7 +43,7 @@ TEST(TokenizerConfig, ADirectoryWithoutOneSaysNothing) {
   const TemporaryDirectory here;
   const TokenizerConfig none = read_tokenizer_config(here.path());
   EXPECT_EQ(none.file, here / "tokenizer_config.json");
-  EXPECT_THAT(none.special_tokens, ElementsAre());
+  EXPECT_THAT(none.tokens.named, IsEmpty());
   EXPECT_FALSE(none.chat_template);
   here.add("tokenizer_config.json", "\xEF\xBB\xBF{\"eos_token\": \"</s>\"}\r\n");
   EXPECT_EQ(*read_tokenizer_config(here.path()).special_token("eos_token"), "</s>");
@@ -57,6 +70,28 @@ TEST(TokenizerConfig, WhatIsWrongIsNamed) {
             "t.json: eos_token is 3 (number); expected a token or an object with its content"},
            {R"({"eos_token": {"lstrip": true}})", "eos_token is an object without content"},
            {R"({"eos_token": {"content": null}})", "eos_token.content is null; expected a string"},
+           {R"({"eos_token": "</s>", "eos_token": null})", "eos_token occurs twice"},
+           {R"({"add_bos_token": "yes"})", "add_bos_token is \"yes\" (string); expected true or false"},
+           {R"({"image_token": {"__type": "AddedToken", "content": 3}})",
+            "image_token.content is 3 (number); expected a string"},
+           {R"({"extra_special_tokens": "<x>"})",
+            "extra_special_tokens is \"<x>\" (string); expected a list of tokens"},
+           {R"({"extra_special_tokens": {"image_token": 3}})",
+            "image_token is 3 (number); expected a token or an object with its content"},
+           {R"({"additional_special_tokens": ["<x>", 3]})",
+            "additional_special_tokens[1] is 3 (number); expected a token or an object with its content"},
+           {R"({"additional_special_tokens": {"a": "<x>"}})", "expected a list of tokens"},
+           {R"({"added_tokens_decoder": []})", "added_tokens_decoder is [] (array); expected an object"},
+           {R"({"added_tokens_decoder": {"x": {"content": "<x>"}}})",
+            "added_tokens_decoder has the key \"x\" (string); expected ids"},
+           {R"({"added_tokens_decoder": {"-1": {"content": "<x>"}}})",
+            "the key \"-1\" (string); expected ids"},
+           {R"({"added_tokens_decoder": {"7": "<x>"}})",
+            "added_tokens_decoder.7 is \"<x>\" (string); expected an object with its content"},
+           {R"({"added_tokens_decoder": {"7": {"content": "<x>", "lstrip": 1}}})",
+            "added_tokens_decoder.7.lstrip is 1 (number); expected true or false"},
+           {R"({"pad_token": ")" + std::string(5000, 'x') + R"("})",
+            "pad_token is a token of 5000 bytes; expected at most 4096"},
            {R"({"tokenizer_class": []})", "tokenizer_class is [] (array); expected a string"},
            {R"({"add_prefix_space": "yes"})", "add_prefix_space is \"yes\" (string); expected true or false"},
            {R"({"chat_template": 3})",
@@ -71,6 +106,42 @@ TEST(TokenizerConfig, WhatIsWrongIsNamed) {
     SCOPED_TRACE(text);
     expect_user_error(ExitCode::kBadFile, message, [&] { parse_tokenizer_config(text, "t.json"); });
   }
+}
+
+TEST(TokenizerConfig, FilesBesideItAreNamedForWhatIsWrong) {
+  for (const auto& [name, text, message] : std::vector<std::array<std::string, 3>>{
+           {"special_tokens_map.json", R"({"eos_token": 3})",
+            "special_tokens_map.json: eos_token is 3 (number); expected a token or an object with its "
+            "content"},
+           {"special_tokens_map.json", "[]",
+            "special_tokens_map.json: the top is [] (array); expected an object"},
+           {"added_tokens.json", R"({"<x>": "1"})",
+            "added_tokens.json: the id of \"<x>\" (string) is \"1\" (string); expected a non-negative "
+            "integer"},
+           {"added_tokens.json", R"({"<x>": -1})",
+            "added_tokens.json: the id of \"<x>\" (string) is -1 (number); expected a non-negative "
+            "integer"}}) {
+    SCOPED_TRACE(name + text);
+    const TemporaryDirectory here;
+    here.add(name, text);
+    expect_user_error(ExitCode::kBadFile, message, [&] { read_tokenizer_config(here.path()); });
+    // With a decoder they say nothing, so that nothing of them is wrong.
+    here.add("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
+    EXPECT_THAT(read_tokenizer_config(here.path()).tokens.named, IsEmpty());
+  }
+}
+
+TEST(TokenizerConfig, TheMapIsStronger) {
+  const TemporaryDirectory here;
+  here.add("tokenizer_config.json",
+           R"({"eos_token": "<e>", "bos_token": "<b>", "additional_special_tokens": ["<1>"]})");
+  here.add("special_tokens_map.json",
+           R"({"eos_token": {"content": "<f>"}, "bos_token": null, "additional_special_tokens": ["<2>"]})");
+  const TokenizerConfig config = read_tokenizer_config(here.path());
+  EXPECT_THAT(texts_of(config.tokens.named), ElementsAre("eos_token <f>"));
+  EXPECT_EQ(config.tokens.find("eos_token")->file, here / "special_tokens_map.json");
+  EXPECT_THAT(config.tokens.nulls, ElementsAre("bos_token"));
+  EXPECT_THAT(texts_of(config.tokens.extra), ElementsAre("additional_special_tokens[0] <1>"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ namespace snug {
 namespace {
 
 // Changes when the same rows give other samples.
-constexpr std::string_view kForm = "rows 1";
+constexpr std::string_view kForm = "rows 2";
 
 // "1,234,567".
 std::string with_commas(int64_t number) {

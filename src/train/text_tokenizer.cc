@@ -15,6 +15,14 @@ std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const
   if (options.from_scratch && !has_tokenizer(directory)) return nullptr;
   if (file_exists(join_path(directory, "tokenizer.json")) && !difference_from_byte_tokenizer(directory)) return nullptr;
   std::unique_ptr<const Tokenizer> tokenizer = Tokenizer::load(directory);
+  // The first that has no row; where the tokenizer's own ones have none either, the two do not belong together.
+  for (const AddedToken& token : tokenizer->spec().added_tokens)
+    if (!token.from.empty() && token.id == model.vocabulary)
+      throw_user(ExitCode::kBadFile,
+                 "{} names {}, a new token that gets the id {}; expected ids below the model's vocab_size "
+                 "({}): take it out of that file, or give the model a row for it (in transformers: "
+                 "model.resize_token_embeddings(len(tokenizer)), then save both)",
+                 token.from, quote_json(Json(token.content)), token.id, model.vocabulary);
   if (const int32_t largest = tokenizer->largest_id(); largest >= model.vocabulary)
     throw_user(ExitCode::kBadFile,
                "{}: {} has id {}; expected ids below the model's vocab_size ({}): tokenizer and model do not "

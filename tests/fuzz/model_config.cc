@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   fuzz::read_or_refuse([&] {
     const TokenizerConfig config = parse_tokenizer_config(text, "f");
-    for (const auto& [name, token] : config.special_tokens)
-      fuzz::check(config.special_token(name) != nullptr, "a token that is named is there");
+    for (const NamedToken& named : config.tokens.named)
+      fuzz::check(config.special_token(named.name) != nullptr, "a token that is named is there");
   });
   return 0;
 }

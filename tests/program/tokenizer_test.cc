@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -127,6 +128,25 @@ TEST_F(TokenizerProgram, TrainsATokenizer) {
   EXPECT_EQ(
       output_of({"tokenizer", "decode", "--tokenizer", here_.path().string(), "--file", here_ / "ids.txt"}),
       "Any text, größer 東京 😀\n");
+}
+
+// Tokens of all files beside tokenizer.json; a saved model has the files.
+TEST_F(TokenizerProgram, TokensBesideTheTokenizerAreReadAndSaved) {
+  const std::string model = model_with_tokenizer("llama2");
+  write_text(model + "/special_tokens_map.json",
+             R"({"additional_special_tokens": ["<turn>"], "pad_token": "<pad>"})");
+  write_text(model + "/text.txt", "<turn>Hello, world<turn>the fox<pad> jumps over the lazy dog. ");
+  const auto ids = [&](const std::string& directory) {
+    return numbers(
+        output_of({"tokenizer", "encode", "--tokenizer", directory, "--file", model + "/text.txt"}));
+  };
+  const std::vector<int64_t> here = ids(model);
+  EXPECT_EQ(std::count(here.begin(), here.end(), here[1]), 2) << "<turn>, behind <s>";
+  EXPECT_LT(here.size() + 10, ids(model + "/tokenizer.json").size()) << "which is read alone";
+  const std::string out = here_ / "out";
+  expect_done({"train", "--model", model, "--from_scratch", "--train_file", model + "/text.txt",
+               "--output_dir", out, "--max_steps", "1", "--max_length", "8", "--costs", "roofline"});
+  EXPECT_EQ(ids(out), here);
 }
 
 TEST_F(TokenizerProgram, ModelsTrainOnTextWithTheirOwnTokenizer) {

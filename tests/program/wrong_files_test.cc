@@ -184,10 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
               kBadFile,
               {"tokenizer_config.json: eos_token is 3 (number); expected a token"}},
         Wrong{"EndIsNoToken",
-              {{"model/tokenizer_config.json", R"({"eos_token": "<nope>"})"}, {"t.txt", kText}},
+              {{"model/tokenizer_config.json", R"({"eos_token": ""})"}, {"t.txt", kText}},
               kTextFile,
               kBadFile,
-              {"tokenizer_config.json: eos_token is \"<nope>\" (string); expected a token of",
+              {"tokenizer_config.json: eos_token is \"\" (string); expected a token of",
                "model/tokenizer.json"}},
         Wrong{
             "EndOfGeneration",
@@ -410,6 +410,25 @@ TEST_F(PeoplesFiles, EveryTokenNeedsARow) {
   expect_refusal(inspecting(rows), kBadFile,
                  {"has id " + std::to_string(largest), "vocab_size (" + std::to_string(largest) + ")",
                   "do not belong together"});
+}
+
+// A new token that a file beside tokenizer.json names needs one, too.
+TEST_F(PeoplesFiles, EveryTokenBesideTheTokenizerNeedsARow) {
+  const Json tokenizer = json_file(model_ + "/tokenizer.json");
+  int64_t next = static_cast<int64_t>(tokenizer["model"]["vocab"].size());
+  for (const Json& token : tokenizer["added_tokens"]) next = std::max(next, token["id"].get<int64_t>() + 1);
+  const std::string rows = add("rows.jsonl", kRows);
+  write_text(model_ + "/tokenizer_config.json", R"({"pad_token": "[PAD]"})");
+  make_model(model_, llama_json({.vocabulary = next + 1}));
+  expect_done(inspecting(rows));
+  make_model(model_, llama_json({.vocabulary = next}));
+  expect_refusal(inspecting(rows), kBadFile,
+                 {"tokenizer_config.json: pad_token names \"[PAD]\"", "gets the id " + std::to_string(next),
+                  "vocab_size (" + std::to_string(next) + ")", "resize_token_embeddings"});
+  write_text(model_ + "/tokenizer_config.json",
+             R"({"added_tokens_decoder": {"7000": {"content": "[PAD]"}}})");
+  expect_refusal(inspecting(rows), kBadFile,
+                 {"tokenizer_config.json: added_tokens_decoder gives \"[PAD]\"", "the id 7000; expected"});
 }
 
 // A file of 50 rows with one broken row of each kind: one message each, and as many are counted.

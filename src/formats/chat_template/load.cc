@@ -14,7 +14,7 @@ namespace {
 // Its special tokens as a template's variables.
 Json variables_of(const TokenizerConfig& config) {
   Json variables = Json::object();
-  for (const auto& [name, content] : config.special_tokens) variables[name] = content;
+  for (const NamedToken& named : config.tokens.named) variables[named.name] = named.token.content;
   return variables;
 }
 

@@ -5,11 +5,13 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "base/errors.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_cursor.h"
+#include "formats/tokenizer/tokens_beside.h"
 
 namespace snug {
 
@@ -420,6 +422,26 @@ void read_model(JsonCursor& cursor, TokenizerSpec& spec) {
   check_vocabulary(spec, kVocabulary);
 }
 
+// GPT2Tokenizer's own tokens, where no file names others or says that there are none.
+SpecialTokens with_gpt2_defaults(SpecialTokens tokens, const std::string& file) {
+  std::vector<NamedToken> named;
+  for (const std::string_view name : kStandardTokens) {
+    const bool has_default = name == "bos_token" || name == "eos_token" || name == "unk_token";
+    if (const NamedToken* own = tokens.find(name))
+      named.push_back(*own);
+    else if (has_default && std::find(tokens.nulls.begin(), tokens.nulls.end(), name) == tokens.nulls.end())
+      named.push_back({.name = std::string(name),
+                       .token = {.content = "<|endoftext|>", .special = true, .normalized = {}},
+                       .file = file + ": GPT-2's default"});
+  }
+  for (NamedToken& token : tokens.named)
+    if (std::find(std::begin(kStandardTokens), std::end(kStandardTokens), token.name) ==
+        std::end(kStandardTokens))
+      named.push_back(std::move(token));
+  tokens.named = std::move(named);
+  return tokens;
+}
+
 void read_added_tokens(JsonCursor& cursor, std::string_view key, TokenizerSpec& spec) {
   cursor.enter_array(key);
   for (size_t i = 0; cursor.next_element(); ++i) {
@@ -566,15 +588,14 @@ TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& v
   spec.has_decoder = true;
   spec.decoder.push_back({.kind = DecoderStep::Kind::kByteLevel});
 
-  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    const std::string* named = config.special_token(key);
-    const std::string token = named != nullptr ? *named : "<|endoftext|>";
-    for (size_t i = 0; i < spec.tokens.size(); ++i) {
-      if (spec.tokens[i] != token) continue;
-      const bool known = std::any_of(spec.added_tokens.begin(), spec.added_tokens.end(),
-                                     [&](const AddedToken& added) { return added.content == token; });
-      if (!known) spec.added_tokens.push_back({.content = token, .id = spec.ids[i], .special = true});
-    }
+  const SpecialTokens tokens = with_gpt2_defaults(config.tokens, vocabulary_file);
+  add_tokens_beside(spec, tokens);
+  for (const auto& [adds, name, ids] : {std::tuple{config.add_bos_token, "bos_token", &spec.before},
+                                        std::tuple{config.add_eos_token, "eos_token", &spec.after}}) {
+    const NamedToken* named = adds ? tokens.find(name) : nullptr;
+    if (named == nullptr) continue;
+    for (const AddedToken& token : spec.added_tokens)
+      if (token.content == named->token.content) ids->push_back(token.id);
   }
   return spec;
 }
@@ -596,8 +617,11 @@ TokenizerSpec read_tokenizer(const std::string& path) {
     if (name == "vocab.json" || name == "merges.txt") return read_tokenizer(parent_directory(path));
     return parse_tokenizer_json(read_small_file(path, kLargestFile), path);
   }
-  if (const std::string file = join_path(path, "tokenizer.json"); file_exists(file))
-    return parse_tokenizer_json(read_small_file(file, kLargestFile), file);
+  if (const std::string file = join_path(path, "tokenizer.json"); file_exists(file)) {
+    TokenizerSpec spec = parse_tokenizer_json(read_small_file(file, kLargestFile), file);
+    add_tokens_beside(spec, read_tokenizer_config(path).tokens);
+    return spec;
+  }
   const std::string vocabulary = join_path(path, "vocab.json"), merges = join_path(path, "merges.txt");
   if (file_exists(vocabulary) && file_exists(merges))
     return parse_gpt2_files(read_small_file(vocabulary, kLargestFile), vocabulary,

@@ -19,7 +19,7 @@ namespace snug {
 // `file` is only for messages.
 TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& file);
 
-// GPT-2's vocab.json and merges.txt, with its regular expression and the special tokens that `config` names.
+// GPT-2's vocab.json and merges.txt, with its regular expression and the tokens that `config` names, else <|endoftext|>.
 TokenizerSpec parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_file,
                                std::string_view merges, const std::string& merges_file,
                                const TokenizerConfig& config);
@@ -30,7 +30,8 @@ extern const std::string_view kGpt2Regex;
 // Whether the directory has a tokenizer of any kind, also one that Snug does not read.
 bool has_tokenizer(const std::string& directory);
 
-// The file at `path`, or of the model directory `path`: its tokenizer.json, else vocab.json and merges.txt.
+// The file at `path`, or of the model directory `path`: its tokenizer.json, else vocab.json and merges.txt, with the tokens that the files
+// beside them name (tokens_beside.h). A tokenizer.json that is named itself is read alone.
 // UserError(kBadFile) that says what is there instead (tokenizer.model, spiece.model, …), or that there is none.
 TokenizerSpec read_tokenizer(const std::string& path);
 

@@ -61,6 +61,7 @@ struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool special = false, normalized = false, lstrip = false, rstrip = false, single_word = false;
+  std::string from = {};  // file and field that named it, where that is not the tokenizer's own file
 };
 
 // Strings one after the other in one buffer. Grows without ever holding all of it twice: files of short tokens are mostly ends.
