@@ -65,21 +65,21 @@ class Inspection {
       : program_(program),
         options_(program.run),
         directory_(ModelDirectory::open(options_.model)),
-        model_(load_model(directory_)) {
+        model_(load_model(directory_)),
+        watch_(data_watch(options_.progress && !program_.json)) {
     options_.from_scratch = true;  // a directory without a tokenizer: Snug's byte tokenizer
     if (options_.max_length == 0) options_.max_length = std::min<int64_t>(1024, model_.max_positions);
     if (options_.threads == 0) options_.threads = static_cast<int>(default_threads());
     files_ = find_data_files(options_.train_file, options_.dataset_format);
-    tokenizer_ = hold_text(files_) ? text_tokenizer(options_, model_) : nullptr;
+    tokenizer_ = hold_text(files_) ? text_tokenizer(options_, model_, watch_.note) : nullptr;
   }
 
   void run() {
-    const DataWatch watch = data_watch(options_.progress && !program_.json);
-    if (!is_row_format(files_.front().format)) return inspect_stream(watch);
-    const SampleCache cache = open_sample_cache(options_, watch.note);
+    if (!is_row_format(files_.front().format)) return inspect_stream();
+    const SampleCache cache = open_sample_cache(options_, watch_.note);
     DataReport report;
-    const auto samples =
-        prepare_rows(files_, options_, directory_, model_.vocabulary, tokenizer_.get(), cache, watch, report);
+    const auto samples = prepare_rows(files_, options_, directory_, model_.vocabulary, tokenizer_.get(),
+                                      cache, watch_, report);
     const SampleWindows windows(samples, {}, options_.max_length, options_.packing, cache.directory(),
                                 files_.front().path);
     report.windows = windows.report();
@@ -94,15 +94,15 @@ class Inspection {
   }
 
  private:
-  void inspect_stream(const DataWatch& watch) {
+  void inspect_stream() {
     DataReport report;
     std::optional<SampleCache> cache;
     const JoinedStream stream = open_stream(
         files_, options_, directory_, model_.vocabulary, tokenizer_.get(),
         [&]() -> const SampleCache& {
-          return cache ? *cache : cache.emplace(open_sample_cache(options_, watch.note));
+          return cache ? *cache : cache.emplace(open_sample_cache(options_, watch_.note));
         },
-        watch, report);
+        watch_, report);
     const StreamWindows windows(stream, options_.max_length, files_.front().path);
     report.tokens = windows.tokens();
     report.windows.windows = windows.count();
@@ -330,6 +330,7 @@ class Inspection {
   RunOptions options_;
   ModelDirectory directory_;
   Model model_;
+  DataWatch watch_;
   std::vector<DataFile> files_;
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<const Tokenizer> own_decoder_;

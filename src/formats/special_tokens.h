@@ -2,6 +2,7 @@
 //
 // tokenizer_config.json, special_tokens_map.json and added_tokens.json name tokens that tokenizer.json, or vocab.json, need not hold. Which of
 // them count, and in which order they are added, is what transformers 5 does; formats/tokenizer/tokens_beside.h adds them to a tokenizer.
+// All that reads throws UserError(kBadFile) with file, field, found and expected; `file` is only for messages.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,7 @@ inline constexpr std::string_view kStandardTokens[] = {"bos_token", "eos_token",
                                                        "pad_token", "cls_token", "mask_token"};
 
 // Where the value that the cursor stands before belongs to a name of a token, reads it; otherwise nothing is read. The cursor's place is the
-// file. In special_tokens_map.json (`is_map`) all objects are special tokens. Errors name the file, the field, what was found and expected.
+// file. In special_tokens_map.json (`is_map`) all objects are special tokens.
 bool read_token_name(JsonCursor& cursor, const std::string& key, bool is_map, TokenNames& names);
 
 // An object of ids and tokens, as added_tokens_decoder is one.

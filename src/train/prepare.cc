@@ -223,7 +223,7 @@ Prepared prepare(const RunOptions& given, RunKind kind, const DataWatch& watch, 
   std::unique_ptr<const Tokenizer> tokenizer;
   if (hold_text(files.train) || hold_text(files.validation) ||
       (kind == RunKind::kGenerate && !options.prompt.empty()))
-    tokenizer = text_tokenizer(options, model);
+    tokenizer = text_tokenizer(options, model, watch.note);
   const bool trains_on_bytes = hold_text(files.train) && !tokenizer;
   std::optional<ChatPrompt> chat;
   if (kind == RunKind::kGenerate && options.chat) {

@@ -10,7 +10,8 @@
 
 namespace snug {
 
-std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model) {
+std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model,
+                                                const std::function<void(std::string_view)>& note) {
   const std::string& directory = options.model;
   if (options.from_scratch && !has_tokenizer(directory)) return nullptr;
   if (file_exists(join_path(directory, "tokenizer.json")) && !difference_from_byte_tokenizer(directory)) return nullptr;
@@ -30,6 +31,8 @@ std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const
                tokenizer->spec().file,
                quote_json(Json(std::string(tokenizer->id_to_token(largest).value_or("")))), largest,
                model.vocabulary);
+  if (note)
+    for (const std::string& notice : tokenizer->spec().notices) note(notice);
   return tokenizer;
 }
 

@@ -1,8 +1,10 @@
 // train/text_tokenizer.h — which tokenizer a run's texts are read with
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -14,12 +16,13 @@
 namespace snug {
 
 // The tokenizer of the model directory; null for Snug's byte tokenizer, which a run from scratch also gets where the directory has
-// none. Throws UserError(kBadFile) for a tokenizer that Snug does not read, none at all, and one with ids beyond the model's
-// vocabulary.
-std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model);
+// none. `note` gets its notices. Throws UserError(kBadFile) for a tokenizer that Snug does not read, none at all, and one with ids beyond
+// the model's vocabulary.
+std::unique_ptr<const Tokenizer> text_tokenizer(const RunOptions& options, const Model& model,
+                                                const std::function<void(std::string_view)>& note = {});
 
 // The id that ends a text: eos_token of tokenizer_config.json, else the first end-of-text id of the model; none when neither names one.
-// Throws UserError(kBadFile) for an eos_token that is no token of the tokenizer.
+// Throws UserError(kBadFile) for an eos_token that is no token of the tokenizer: an empty one.
 std::optional<int32_t> end_of_text_id(const ModelDirectory& directory, const Tokenizer& tokenizer);
 
 // The prompt's ids, with what the tokenizer puts before a text and without what it puts behind.

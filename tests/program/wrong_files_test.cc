@@ -420,7 +420,10 @@ TEST_F(PeoplesFiles, EveryTokenBesideTheTokenizerNeedsARow) {
   const std::string rows = add("rows.jsonl", kRows);
   write_text(model_ + "/tokenizer_config.json", R"({"pad_token": "[PAD]"})");
   make_model(model_, llama_json({.vocabulary = next + 1}));
-  expect_done(inspecting(rows));
+  EXPECT_THAT(expect_done(inspecting(rows)).err,
+              testing::HasSubstr("tokenizer_config.json: pad_token: \"[PAD]\" (string) with the id " +
+                                 std::to_string(next)))
+      << "a new token is told";
   make_model(model_, llama_json({.vocabulary = next}));
   expect_refusal(inspecting(rows), kBadFile,
                  {"tokenizer_config.json: pad_token names \"[PAD]\"", "gets the id " + std::to_string(next),

@@ -101,7 +101,7 @@ struct TokenizerSpec {
   bool has_decoder = false;
   std::vector<DecoderStep> decoder;
 
-  // What the file holds and Snug passes over: a sentence each.
+  // What a user should know: what the file holds and Snug passes over, tokens that only files beside it have. A sentence each.
   std::vector<std::string> notices;
 };
 

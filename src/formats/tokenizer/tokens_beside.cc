@@ -1,5 +1,7 @@
 #include "formats/tokenizer/tokens_beside.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -28,6 +30,7 @@ class TokenAdder {
     }
   }
 
+  int32_t next_id() const { return next_; }
   bool is_added(const std::string& content) const { return places_.contains(content); }
   // The id that a token of this text has or would get.
   int32_t id_of(const std::string& content) const {
@@ -75,11 +78,30 @@ class TokenAdder {
   int32_t next_ = 0;
 };
 
+// Tells which tokens of `spec` are new. A name that is mistyped makes one, too.
+void notice_new_tokens(TokenizerSpec& spec, int32_t first_new_id) {
+  constexpr size_t kMostShown = 4;
+  std::vector<std::string> shown;
+  size_t count = 0;
+  const AddedToken* first = nullptr;
+  for (const AddedToken& token : spec.added_tokens) {
+    if (token.from.empty() || token.id < first_new_id) continue;
+    if (count == 0) first = &token;
+    if (++count <= kMostShown)
+      shown.push_back(fmt::format("{} with the id {}", quote_json(Json(token.content)), token.id));
+  }
+  if (count == 0) return;
+  const std::string more = count > kMostShown ? fmt::format(" and {} more", count - kMostShown) : "";
+  spec.notices.push_back(
+      fmt::format("new beside {}, by {}: {}{}", spec.file, first->from, fmt::join(shown, ", "), more));
+}
+
 }  // namespace
 
 void add_tokens_beside(TokenizerSpec& spec, const SpecialTokens& tokens) {
   if (tokens.numbered.empty() && tokens.named.empty() && tokens.extra.empty()) return;
   TokenAdder adder(spec, tokens);
+  const int32_t first_new_id = adder.next_id();
   std::unordered_set<std::string_view> named;
   for (const NamedToken& token : tokens.named) named.insert(token.token.content);
 
@@ -108,6 +130,7 @@ void add_tokens_beside(TokenizerSpec& spec, const SpecialTokens& tokens) {
   for (const NamedToken* token : news)
     adder.add(token->token, token->token.special || named.contains(token->token.content),
               fmt::format("{}: {}", token->file, token->name));
+  notice_new_tokens(spec, first_new_id);
 }
 
 }  // namespace snug

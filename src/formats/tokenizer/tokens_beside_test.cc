@@ -98,6 +98,30 @@ TEST(TokensBeside, AnotherIdIsRefused) {
   }
 }
 
+// A mistyped eos_token is a new token, too: it is told. One of the vocabulary is not new.
+TEST(TokensBeside, NewOnesAreTold) {
+  const auto notices = [](const char* config) {
+    const TemporaryDirectory here;
+    add_base(here, "tokenizer.json", Json::array({as_json({.content = "<old>", .id = 262})}));
+    here.add("tokenizer_config.json", config);
+    std::vector<std::string> told;
+    const auto tokenizer = Tokenizer::load(here.path());
+    for (std::string notice : tokenizer->spec().notices) {
+      for (size_t at; (at = notice.find(here.path() + "/")) != std::string::npos;)
+        notice.erase(at, here.path().size() + 1);
+      told.push_back(std::move(notice));
+    }
+    return told;
+  };
+  EXPECT_THAT(notices(R"({"eos_token": "<old>", "pad_token": "th"})"), testing::IsEmpty());
+  EXPECT_THAT(
+      notices(R"({"eos_token": "<nope>"})"),
+      testing::ElementsAre("new beside tokenizer.json, by tokenizer_config.json: eos_token: \"<nope>\" "
+                           "(string) with the id 263"));
+  EXPECT_THAT(notices(R"({"extra_special_tokens": ["<1>", "<2>", "<3>", "<4>", "<5>", "<6>"]})"),
+              testing::ElementsAre(testing::EndsWith("\"<4>\" (string) with the id 266 and 2 more")));
+}
+
 TEST(TokensBeside, EmptyOnesAreNone) {
   const TemporaryDirectory here;
   add_base(here, "tokenizer.json", Json::array());
