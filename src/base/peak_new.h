@@ -15,11 +15,17 @@ namespace snug::peak_new {
 
 inline std::atomic<int64_t> live_bytes = 0, peak_bytes = 0;
 
-inline void* allocate(std::size_t size) {
+inline void* allocate_or_null(std::size_t size) noexcept {
   void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) return nullptr;
   const int64_t live = live_bytes += static_cast<int64_t>(::malloc_usable_size(memory));
   if (live > peak_bytes) peak_bytes = live;
+  return memory;
+}
+
+inline void* allocate(std::size_t size) {
+  void* memory = allocate_or_null(size);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
@@ -41,6 +47,13 @@ inline int64_t peak_of(const std::function<void()>& work) {
 // NOLINTBEGIN(misc-definitions-in-headers)
 [[gnu::noinline]] void* operator new(std::size_t size) { return snug::peak_new::allocate(size); }
 [[gnu::noinline]] void* operator new[](std::size_t size) { return snug::peak_new::allocate(size); }
+// The forms that return nullptr, too (std::stable_sort uses them): a sanitizer's own ones would not match the operator delete below.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return snug::peak_new::allocate_or_null(size);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return snug::peak_new::allocate_or_null(size);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { snug::peak_new::release(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { snug::peak_new::release(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
